@@ -1,0 +1,45 @@
+"""training-lab's engine: what a training loop with these settings really does.
+
+    settings  what can be chosen              record      what a run tells
+    key       one setting                     findings    what it means, in sentences
+    tasks     what is learned                 microscope  one update opened
+    batches   who sees which example          reference   the same in plain float64
+    step      one update, in order            run         fit, and the run it returns
+    reduction, clipping, optimizers,          plan        settings -> arrays and program
+    schedules: the parts of an update         program     the compiled program
+    exercise  the classic exercise            cli, bar    the command line
+
+Shapes, everywhere: s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
+p parameters. Names are imported when first used, so that settings can be read without loading JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.exercise import microbatched_grads
+    from lab.key import SettingsError
+    from lab.microscope import Update
+    from lab.record import Record
+    from lab.run import Progress, Run, fit
+    from lab.settings import Settings
+
+HOMES = {
+    "Progress": "lab.run",
+    "Record": "lab.record",
+    "Run": "lab.run",
+    "Settings": "lab.settings",
+    "SettingsError": "lab.key",
+    "Update": "lab.microscope",
+    "fit": "lab.run",
+    "microbatched_grads": "lab.exercise",
+}
+"""Which module each public name lives in."""
+
+__all__ = ["Progress", "Record", "Run", "Settings", "SettingsError", "Update", "fit", "microbatched_grads"]
+
+
+def __getattr__(name: str):
+    if name not in HOMES:
+        raise AttributeError(f"module 'lab' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)

@@ -1,0 +1,189 @@
+"""The command `training-lab`: open the page, run, inspect."""
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from lab.key import SettingsError
+from lab.settings import GROUPS, KEYS, TASKS, Settings, about_key
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that refuses in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def keys_help() -> str:
+    """Every key with its legal values and default, for `--help`."""
+    lines = ["settings (KEY=VALUE):"]
+    for group in GROUPS:
+        lines.append(f"\n  {group}")
+        for name in KEYS:
+            about = about_key(name)
+            if about.group != group:
+                continue
+            default = str(about.default) or "empty"
+            if about.by_task:
+                default += " (" + ", ".join(f"{value} for {task}" for task, value in about.by_task.items()) + ")"
+            if name in ("batch_size", "microbatches"):
+                default += ", all there is for tasks typed by hand" if name == "batch_size" else ""
+            lines.append(f"    {name}")
+            limits = about.legal(TASKS[-1])
+            for text in (about.help, f"values: {limits}" if limits else "", f"default: {default}"):
+                lines += textwrap.wrap(text, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return "\n".join(lines)
+
+
+def parser() -> Parser:
+    """The parser of the whole command."""
+    main = Parser(prog="training-lab", description="A visual laboratory for training loops; opens in the browser.")
+    main.add_argument("--port", type=int, help="port of the page; the default is the first free one from 8501 on")
+    main.add_argument("--no-browser", action="store_true", help="serve the page without opening a browser")
+    commands = main.add_subparsers(dest="command", metavar="{run,inspect}")
+    for name, text in (("run", "train and tell"), ("inspect", "open one update of a run")):
+        command = commands.add_parser(
+            name, help=text, description=f"{text.capitalize()}.", epilog=keys_help(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        command.add_argument("words", nargs="*", metavar="KEY=VALUE", help="a setting, see below")
+        command.add_argument("--settings", metavar="FILE", help="a TOML or JSON file of settings; words overrule it")
+        command.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+        if name == "run":
+            command.add_argument("--csv", metavar="FILE", help="write the columns as CSV; - is standard output")
+        else:
+            command.add_argument("--step", type=int, required=True, help="which update, from 0")
+    return main
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status: 0, or 2 for bad input."""
+    given = parser().parse_args(arguments)
+    try:
+        if given.command == "run":
+            return run(given)
+        if given.command == "inspect":
+            return inspect(given)
+        return serve(given)
+    except SettingsError as refusal:
+        return refuse(str(refusal))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("\ntraining-lab: interrupted", file=sys.stderr)
+        return 130
+
+
+def refuse(sentence: str) -> int:
+    """Say why not, on standard error."""
+    print(f"training-lab: {sentence}", file=sys.stderr)
+    return 2
+
+
+def read_settings(given: argparse.Namespace) -> Settings:
+    """The settings of a command: the file's, overruled by the words."""
+    if given.settings:
+        return Settings.from_file(given.settings, given.words)
+    return Settings.from_words(given.words)
+
+
+def write(path: str, text: str):
+    """Write to a file, or to standard output for `-`."""
+    if path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written ({error.strerror}); give another file") from None
+
+
+def run(given: argparse.Namespace) -> int:
+    """`training-lab run`: train, and write what was asked for."""
+    settings = read_settings(given)
+    if given.json == given.csv == "-":
+        return refuse("--json - and --csv -: only one of them can have standard output; give the other a file")
+    for path in (given.json, given.csv):
+        check_writable(path)
+
+    from lab import findings
+    from lab.record import to_json
+    from lab.run import fit
+
+    result = fit(settings, progress=sys.stderr.isatty())
+    found = findings.of_run(result)
+    if given.csv:
+        write(given.csv, result.record.to_csv())
+    if given.json:
+        told = {
+            "settings": settings.to_dict(),
+            "columns": dict(result.record),
+            "held_out": dict(result.held_out),
+            "final": result.final,
+            "seconds": result.seconds,
+            "findings": [finding._asdict() for finding in found],
+        }
+        write(given.json, to_json(told) + "\n")
+    say(findings.headline(settings), found)
+    print(
+        f"{findings.number(result.seconds['per_update'] * 1000)} ms an update, "
+        f"{result.seconds['compile']:.2f} s to compile",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def inspect(given: argparse.Namespace) -> int:
+    """`training-lab inspect`: train up to one update and open it."""
+    settings = read_settings(given)
+    if not 0 <= given.step < settings.steps:
+        return refuse(
+            f"--step {given.step}: must be 0 to {settings.steps - 1}, the updates of this run; "
+            f"choose one of them, or more steps"
+        )
+    check_writable(given.json)
+
+    from lab import findings
+    from lab.record import to_json
+    from lab.run import fit
+
+    update = fit(settings, progress=lambda progress: progress.step <= given.step).at(given.step)
+    found = findings.of_update(update)
+    if given.json:
+        told = {"settings": settings.to_dict(), **update.to_dict(), "findings": [f._asdict() for f in found]}
+        write(given.json, to_json(told) + "\n")
+    say(f"{findings.headline(settings)} · update {given.step}", found)
+    if not given.json:
+        for name, vector in update.reductions.items():
+            error = update.reduction_agreement[name].relative_error
+            print(f"  {name:15} norm {vector.norm:<12.6g} relative error {error:.2g}", file=sys.stderr)
+    return 0
+
+
+def check_writable(path: str | None):
+    """Refuse a file that cannot be written before any training."""
+    if path and path != "-":
+        folder = Path(path).resolve().parent
+        if not folder.is_dir() or Path(path).is_dir():
+            raise SettingsError(f"{path}: cannot be written; give a file in a folder that exists")
+
+
+def say(title: str, found):
+    """The headline and the findings, on standard error."""
+    print(title, file=sys.stderr)
+    for finding in found:
+        print(f"  {finding.level}: {finding.text}", file=sys.stderr)
+
+
+def serve(given: argparse.Namespace) -> int:
+    """`training-lab`: serve the page."""
+    from app.server import serve
+
+    return serve(port=given.port, browser=not given.no_browser)

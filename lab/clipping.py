@@ -1,0 +1,55 @@
+"""Gradient clips: `clip(gradient, params, threshold) -> gradient`. Norms are taken in float32, always."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+Clip = Callable[[Any, Any, jax.Array], Any]
+
+
+def norm(tree: Any) -> jax.Array:
+    """Euclidean norm of all entries of a pytree together, float32 []."""
+    return jnp.sqrt(sum(jnp.square(x.astype(jnp.float32)).sum() for x in jax.tree.leaves(tree)))
+
+
+def shorten(tree: Any, threshold: jax.Array) -> Any:
+    """The tree scaled to norm `threshold` where it is longer: g * c / |g|. Direction is kept."""
+    length = norm(tree)
+    longer = length > threshold
+    factor = jnp.where(longer, threshold / jnp.where(longer, length, 1), 1)
+    return jax.tree.map(lambda x: (x.astype(jnp.float32) * factor).astype(x.dtype), tree)
+
+
+def none(gradient: Any, params: Any, threshold: jax.Array) -> Any:
+    return gradient
+
+
+def global_norm(gradient: Any, params: Any, threshold: jax.Array) -> Any:
+    """All parameters as one vector (Pascanu et al. 2013)."""
+    return shorten(gradient, threshold)
+
+
+def per_tensor(gradient: Any, params: Any, threshold: jax.Array) -> Any:
+    """Every tensor on its own."""
+    return jax.tree.map(lambda x: shorten(x, threshold), gradient)
+
+
+def value(gradient: Any, params: Any, threshold: jax.Array) -> Any:
+    """Every coordinate on its own; this one turns the gradient."""
+    return jax.tree.map(lambda x: jnp.clip(x, -threshold.astype(x.dtype), threshold.astype(x.dtype)), gradient)
+
+
+def adaptive(gradient: Any, params: Any, threshold: jax.Array) -> Any:
+    """Every unit's gradient at most `threshold` times the norm of its weights (Brock et al. 2021), by optax."""
+    wide = jax.tree.map(lambda x: x.astype(jnp.float32), (gradient, params))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        clipped, _ = optax.adaptive_grad_clip(threshold).update(wide[0], optax.EmptyState(), wide[1])  # pyright: ignore[reportArgumentType]
+    return jax.tree.map(lambda x, like: x.astype(like.dtype), clipped, gradient)
+
+
+CLIPS: dict[str, Clip] = {
+    "none": none, "global_norm": global_norm, "value": value, "per_tensor": per_tensor, "adaptive": adaptive,
+}  # fmt: skip

@@ -1,0 +1,163 @@
+"""What the numbers mean, in sentences. Every number in a sentence is computed from a run or one of its updates."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from lab.microscope import Update
+from lab.run import Run
+from lab.settings import SAMPLED, Settings
+
+AGREES = 1e-5
+"""Relative error up to which a float32 gradient counts as equal to the float64 reference: rounding, not arithmetic."""
+
+
+class Finding(NamedTuple):
+    """One sentence and how much it matters."""
+
+    level: Literal["ok", "note", "warning"]
+    text: str
+
+
+def number(value: float) -> str:
+    """Three significant digits, as a person would write them: 0.0183, 12.3, 1.2e-07, 12,300."""
+    if not np.isfinite(value):
+        return str(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        rounded = float(f"{value:.3g}")
+        return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.4g}"
+    return f"{value:.1e}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with three significant digits."""
+    return f"{share * 100:.3g} %"
+
+
+def plural(count: int, word: str) -> str:
+    """`1 update`, `2 updates`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {'batches' if word == 'batch' else word + 's'}"
+
+
+def headline(settings: Settings) -> str:
+    """The run in one line."""
+    s = settings
+    pieces = plural(s.microbatches, "microbatch").replace("microbatchs", "microbatches")
+    even = s.task != "hand" and s.batch_size % s.microbatches == 0
+    size = f" x {s.batch_size // s.microbatches}" if even else ""
+    rate = f"{s.learning_rate:g}"
+    if s.schedule != "constant":
+        rate = f"{s.schedule} {rate}"
+    clip = "" if s.clip == "none" else f" · clip {s.clip} {s.clip_threshold:g} at the {s.clip_at}"
+    return (
+        f"{s.task} · {plural(s.batch_size, 'example')} = {pieces}{size} · {s.reduction} · {s.optimizer}, {rate}"
+        f"{clip} · {plural(s.steps, 'update')}"
+    )
+
+
+def of_update(update: Update) -> list[Finding]:
+    """Does the gradient this update used agree with the full batch, and why not."""
+    error, cosine = update.agreement
+    weights = [microbatch.weight for microbatch in update.microbatches]
+    count = f"{len(weights)} microbatch" + ("es" if len(weights) > 1 else "")
+    broken = [k for k, m in enumerate(update.microbatches) if not np.isfinite(m.adds.norm)]
+    if broken:
+        return [Finding("warning", f"The gradient of microbatch {broken[0]} is not finite, and so is their sum.")]
+    if error <= AGREES:
+        size = "exactly" if error == 0 else f"to a relative error of {error:.1e}, the rounding of float32"
+        return [Finding("ok", f"{update.reduction} over {count} agrees with the full batch {size}.")]
+    own = update.reduction_agreement[update.reduction].relative_error
+    if own <= AGREES:
+        return [
+            Finding(
+                "warning",
+                f"Clipping every microbatch before they are added leaves a gradient that is {percent(error)} off "
+                f"the full batch, at a cosine of {cosine:.4f}; clip the reduced gradient instead (clip_at=update).",
+            )
+        ]
+    reduced = update.reductions[update.reduction].norm
+    ratio = reduced / update.reference.norm if update.reference.norm else np.inf
+    uneven = len(set(weights)) > 1
+    least, most = min(weights), max(weights)
+    off = f"{update.reduction} is {percent(error)} off the full batch"
+    if update.reduction == "sum":
+        text = (
+            f"sum is {number(ratio)} times the full-batch gradient: it adds {sum(weights):g} examples and divides by "
+            "none. The direction is right, the length is not; Adam hides this, clipping can too."
+        )
+    elif update.reduction == "mean_of_means":
+        text = (
+            f"{off}: microbatches of {least:g} to {most:g} examples all count the same, so an example in the smallest "
+            f"weighs {number(most / least)} times as much as one in the largest."
+            if least
+            else f"{off}: it divides by all {len(weights)} microbatches, and {weights.count(0)} of them are empty."
+        )
+    else:
+        why = f" and counts microbatches of {least:g} to {most:g} examples the same" if uneven else ""
+        text = (
+            f"sum_of_means is {number(ratio)} times as long as the full-batch gradient: it adds the means of {count} "
+            f"and never divides by {len(weights)}{why}."
+        )
+    return [Finding("warning", text)]
+
+
+def of_run(run: Run) -> list[Finding]:
+    """What happened in the run that its owner would want to know."""
+    settings, record = run.settings, run.record
+    found = [*_settings_notes(settings)]
+    if run.stopped:
+        found.append(Finding("note", f"Stopped after update {record.length:,} of {settings.steps:,}."))
+    bad = np.flatnonzero(~record["finite"])
+    if len(bad):
+        found.append(
+            Finding(
+                "warning",
+                f"The loss or the gradient is not a finite number from update {bad[0]} on "
+                f"({plural(len(bad), 'update')}). A lower learning rate or clipping usually cures this.",
+            )
+        )
+    if settings.clip != "none":
+        share = record["clipped"]
+        touched = int((share > 0).sum())
+        where = "the gradient" if settings.clip_at == "update" else "some microbatch's gradient"
+        found.append(
+            Finding("note", f"{settings.clip} clipping changed {where} in {touched:,} of {record.length:,} updates.")
+        )
+    if len(bad) == 0 and record.length > 1:
+        first, last = float(record["loss"][0]), float(record["loss"][-1])
+        held_out = run.final.get("held_out_accuracy")
+        accuracy = "" if held_out is None else f" Held-out accuracy {percent(held_out)}."
+        trend = Finding("ok", f"Loss went from {number(first)} to {number(last)}.{accuracy}")
+        found.append(trend if last < first else Finding("warning", trend.text + " It did not fall."))
+    return found
+
+
+def _settings_notes(settings: Settings) -> list[Finding]:
+    found = []
+    for name, value in settings.unused_changes().items():
+        found.append(Finding("note", f"{name}={value} changes nothing here: no other choice uses it."))
+    size = -(-settings.batch_size // settings.microbatches)
+    if settings.task != "hand" and settings.batch_size % settings.microbatches:
+        full, rest = divmod(settings.batch_size, size)
+        empty = settings.microbatches - full - (rest > 0)
+        last = f", then one of {rest}" if rest else ""
+        none = f", then {empty} with none" if empty else ""
+        found.append(
+            Finding(
+                "note",
+                f"{settings.batch_size} examples do not divide by {settings.microbatches}: "
+                f"{full} microbatches of {size}{last}{none}; the empty places are masked.",
+            )
+        )
+    if settings.schedule_counts == "microbatches" and settings.schedule != "constant" and settings.microbatches > 1:
+        end = -(-settings.schedule_length // settings.microbatches)
+        found.append(
+            Finding(
+                "warning",
+                f"The schedule moves {settings.microbatches} times an update: its {settings.schedule_length} counts "
+                f"are over after {plural(end, 'update')}. Step it once an update (schedule_counts=updates).",
+            )
+        )
+    if settings.task in SAMPLED and settings.learning_rate == 0:
+        found.append(Finding("note", "The learning rate is 0: nothing can move."))
+    return found

@@ -1,0 +1,35 @@
+"""Name -> optax transformation without its learning rate: gradient -> direction, to be multiplied by -rate."""
+
+from typing import Any
+
+import jax
+import optax
+
+
+def transformation(name: str, weight_decay: Any) -> optax.GradientTransformation:
+    """The update rule.
+
+    Args:
+        name: sgd, momentum (0.9, Polyak 1964), adam (0.9, 0.999, 1e-8, Kingma & Ba 2015), adamw (the same with
+            decoupled decay, Loshchilov & Hutter 2019) or lion (0.9, 0.99, Chen et al. 2023, decoupled decay).
+        weight_decay: scalar; may be traced. Only adamw and lion use it.
+    """
+    return {
+        "sgd": optax.identity,
+        "momentum": lambda: optax.trace(decay=0.9),
+        "adam": optax.scale_by_adam,
+        "adamw": lambda: optax.chain(optax.scale_by_adam(), optax.add_decayed_weights(weight_decay)),
+        "lion": lambda: optax.chain(optax.scale_by_lion(), optax.add_decayed_weights(weight_decay)),
+    }[name]()
+
+
+def init(name: str, params: Any) -> Any:
+    """The optimizer's state before the first update."""
+    with jax.numpy_dtype_promotion("standard"):
+        return transformation(name, 0.0).init(params)
+
+
+def direction(name: str, weight_decay: jax.Array, gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    """(direction, new state) for one update."""
+    with jax.numpy_dtype_promotion("standard"):
+        return transformation(name, weight_decay).update(gradient, state, params)

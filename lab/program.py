@@ -1,0 +1,140 @@
+"""The compiled program: blocks of updates around `step.update`, with the record written to a tape.
+
+The program loops over blocks of `BLOCK` updates; every block saves its first state to a snapshot slot, measures the
+held-out examples and scans its updates. How many updates to do is a number, so no length of run compiles anything new.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lab.reduction import finish
+from lab.step import Examples, Numbers, Recipe, State, update
+
+BLOCK = 16
+"""Updates between two measurements of the held-out examples."""
+
+TRACES: Counter[Recipe] = Counter()
+"""How often the program of each recipe has been traced."""
+
+
+class Data(NamedTuple):
+    """All arrays a call reads; changing their values compiles nothing."""
+
+    train: dict[str, jax.Array]
+    """The examples [n, ...]."""
+    held_out: dict[str, jax.Array] | None
+    rows: jax.Array
+    """Place in the batch [m, b]."""
+    filled: jax.Array
+    """Whether the place counts [m, b]."""
+    stream: jax.Array
+    """The example in every place of every batch [updates * batch size]."""
+    rates: jax.Array
+    """Learning rate of every update [updates]."""
+    stride: jax.Array
+    """Blocks from one snapshot to the next []."""
+    numbers: Numbers
+
+
+class Tape(NamedTuple):
+    """What a call writes."""
+
+    columns: dict[str, jax.Array]
+    """The record [updates]."""
+    held_out: dict[str, jax.Array]
+    """Mean loss and accuracy before every block [blocks]."""
+    snapshots: State
+    """States by slot; the last slot is for those not kept [slots + 1, ...]."""
+
+
+class Program(NamedTuple):
+    """Jitted functions of one recipe; `train` donates state and tape."""
+
+    train: Callable[[State, Tape, Data, jax.Array, jax.Array], tuple[State, Tape]]
+    """(state, tape, data, first, last) -> state and tape after updates first to last - 1."""
+    blank: Callable[..., Tape]
+    """(state, data, slots) -> an empty tape."""
+    measure: Callable[..., dict[str, jax.Array]]
+    """(params, held-out examples) -> mean loss [], accuracy []."""
+
+
+def measure(recipe: Recipe, params, held_out) -> dict[str, jax.Array]:
+    """Mean loss and accuracy on the held-out examples; empty if there are none."""
+    if held_out is None:
+        return {}
+    losses, weights = recipe.loss(params, held_out)
+    measured = {"loss": finish("mean", losses.sum(), weights.sum(), 1)}
+    if recipe.score is not None:
+        measured["accuracy"] = recipe.score(params, held_out).mean()
+    return measured
+
+
+def one(recipe: Recipe, data: Data, state: State, i: jax.Array) -> tuple[State, dict[str, jax.Array]]:
+    """Update number i of the stream, and its row of the record."""
+    batch_size = data.stream.shape[0] // data.rates.shape[0]
+    order = lax.dynamic_slice_in_dim(data.stream, i * batch_size, batch_size)
+    examples = Examples(data.train, order[data.rows], data.filled)
+    after, row, _ = update(recipe, data.numbers, data.rates[i], state, examples)
+    return after, row
+
+
+def blank(recipe: Recipe, state: State, data: Data, slots: int) -> Tape:
+    """A tape with nothing on it, of the shapes the program writes."""
+    updates = len(data.rates)
+    row = jax.eval_shape(functools.partial(one, recipe, data), state, jnp.int32(0))[1]
+    measured = jax.eval_shape(functools.partial(measure, recipe), state.params, data.held_out)
+    return Tape(
+        {name: jnp.zeros(updates, kind.dtype) for name, kind in row.items()},
+        {name: jnp.zeros(updates // BLOCK, kind.dtype) for name, kind in measured.items()},
+        jax.tree.map(lambda leaf: jnp.zeros((slots + 1, *leaf.shape), leaf.dtype), state),
+    )
+
+
+def train(recipe: Recipe, state: State, tape: Tape, data: Data, first: jax.Array, last: jax.Array):
+    """Updates first to last - 1 of the stream; a block may be left and entered again at any of its updates."""
+    TRACES[recipe] += 1
+    not_kept = jax.tree.leaves(tape.snapshots)[0].shape[0] - 1
+    nothing = {name: jnp.zeros((), column.dtype) for name, column in tape.columns.items()}
+
+    def begin(k, tape: Tape, state: State) -> Tape:
+        """What is done before the first update of a block: measure the held-out examples, keep the state."""
+        slot = jnp.where(k % data.stride == 0, k // data.stride, not_kept)
+        measured = measure(recipe, state.params, data.held_out)
+        return tape._replace(
+            held_out={name: column.at[k].set(measured[name]) for name, column in tape.held_out.items()},
+            snapshots=jax.tree.map(lambda kept, now: kept.at[slot].set(now), tape.snapshots, state),
+        )
+
+    def one_or_none(state, i):
+        done = (first <= i) & (i < last)
+        return lax.cond(done, lambda s: one(recipe, data, s, i), lambda s: (s, nothing), state)
+
+    def block(k, carry):
+        state, tape = carry
+        tape = lax.cond(k * BLOCK >= first, lambda t: begin(k, t, state), lambda t: t, tape)
+        places = k * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
+        state, rows = lax.scan(one_or_none, state, places)
+
+        def write(column, new):
+            old = lax.dynamic_slice(column, (k * BLOCK,), (BLOCK,))
+            return lax.dynamic_update_slice(column, jnp.where(places < first, old, new), (k * BLOCK,))
+
+        return state, tape._replace(columns=jax.tree.map(write, tape.columns, rows))
+
+    return lax.fori_loop(first // BLOCK, (last + BLOCK - 1) // BLOCK, block, (state, tape))
+
+
+@functools.lru_cache(maxsize=128)
+def program(recipe: Recipe) -> Program:
+    """The program of a recipe; jit compiles it once for each set of array shapes."""
+    return Program(
+        jax.jit(functools.partial(train, recipe), donate_argnums=(0, 1)),
+        jax.jit(functools.partial(blank, recipe), static_argnums=2),
+        jax.jit(functools.partial(measure, recipe)),
+    )

@@ -1,0 +1,75 @@
+"""What a run tells: columns of equal length, one entry an update, with their units; CSV and JSON."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+COLUMNS = {
+    "step": "number of the update, from 0",
+    "loss": "mean loss per example of the update's batch, before the update",
+    "objective": "the loss as the chosen reduction would report it",
+    "learning_rate": "the rate applied to this update",
+    "grad_norm": "Euclidean norm of the reduced gradient without any clip",
+    "clipped_grad_norm": "the same after the clip; equal where nothing was clipped",
+    "clipped": "share of the gradients that were clipped: 0 or 1 at the update, a fraction at the microbatches",
+    "update_norm": "Euclidean norm of what was added to the parameters",
+    "finite": "whether loss and gradient were finite numbers",
+    "accuracy": "share of examples predicted right",
+}
+"""What each column holds."""
+
+
+class Record(Mapping[str, np.ndarray]):
+    """Columns by name, all of one length."""
+
+    def __init__(self, columns: Mapping[str, np.ndarray]):
+        self._columns = dict(columns)
+        lengths = {len(column) for column in self._columns.values()}
+        if len(lengths) != 1:
+            raise ValueError(f"columns of lengths {sorted(lengths)}: a record needs one length")
+        (self.length,) = lengths
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def to_csv(self) -> str:
+        """The columns as CSV with a header line; floats so that they read back exactly."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self)
+        writer.writerows(zip(*(column.tolist() for column in self.values()), strict=True))
+        return out.getvalue()
+
+
+def join(records: Iterable[Record]) -> Record:
+    """Records of the same columns, one after the other."""
+    records = list(records)
+    return Record({name: np.concatenate([record[name] for record in records]) for name in records[0]})
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: arrays as lists, not-a-number and infinities as "nan", "inf", "-inf"."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def to_json(value: Any) -> str:
+    """`plain(value)` as JSON text."""
+    return json.dumps(plain(value), allow_nan=False)

@@ -1,0 +1,331 @@
+"""What can be chosen: every key with its default, legal values, limits and the words that refuse a bad one.
+
+The same keys serve Python (`Settings(microbatches=8)`), the address (`?microbatches=8`), the command line
+(`training-lab run microbatches=8`) and a settings file. This is the only module that knows them.
+"""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from lab.key import Key, SettingsError, parse_gradients, parse_numbers, parse_widths, require, text_of
+
+VOCABULARY = 1
+"""Version of the keys and defaults, written into every address as `v`."""
+
+TASKS = ("scalar", "hand", "linear", "digits")
+REDUCTIONS = ("mean", "sum", "mean_of_means", "sum_of_means")
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lion")
+SCHEDULES = (
+    "constant", "linear", "exponential", "staircase", "cosine", "warmup_cosine", "warmup_linear",
+    "one_cycle", "restarts", "polynomial", "piecewise", "warmup_stable_decay",
+)  # fmt: skip
+CLIPS = ("none", "global_norm", "value", "per_tensor", "adaptive")
+
+WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
+DECAYED = ("exponential", "staircase", "piecewise")
+REPEATED = ("staircase", "restarts")
+SAMPLED = ("linear", "digits")
+"""Tasks that draw batches from a data set; the others use everything typed, every update."""
+
+
+def key(default: Any, group: str, help: str, **facts: Any) -> Any:
+    """Declare one setting of `Settings`; the facts are the fields of `Key`."""
+    about = Key(group=group, help=help, default=default, **facts)
+    return dataclasses.field(default=None, metadata={"key": about})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that determines a run. Immutable, hashable, checked when made.
+
+    Keys left out, or None, take the default of the task. Values may come as text, as from an address.
+
+    Raises:
+        SettingsError: an unknown key or a value outside its limits.
+    """
+
+    task: str = key("digits", "task", "What is learned.", structure=True, choices=TASKS)
+    xs: str = key(
+        "1,2,3,4", "task", "Inputs x of the examples.", parse=parse_numbers, used=lambda s: s.task == "scalar"
+    )
+    ys: str = key(
+        "0", "task", "Targets y: one for all examples, or one each.", parse=parse_numbers,
+        used=lambda s: s.task == "scalar",
+    )  # fmt: skip
+    gradients: str = key(
+        "4/2,2,2", "task",
+        "The gradient of every example: , between examples, / between microbatches, : between coordinates.",
+        parse=parse_gradients, used=lambda s: s.task == "hand",
+    )  # fmt: skip
+    w: str = key(
+        "1", "task", "The parameter before the first update: one number, or one for each coordinate.",
+        parse=parse_numbers, used=lambda s: s.task in ("scalar", "hand"),
+    )  # fmt: skip
+    noise: float = key(
+        0.1, "task", "Standard deviation of the noise added to every target.", low=0, high=100,
+        used=lambda s: s.task == "linear",
+    )  # fmt: skip
+    hidden: str = key(
+        "64,64", "task", "Width of each hidden layer; empty for none.", parse=parse_widths,
+        used=lambda s: s.task == "digits", structure=True,
+    )  # fmt: skip
+
+    batch_size: int = key(
+        256, "batch", "Examples in one update, over all microbatches.", low=1, high=4000,
+        by_task={"linear": 100}, high_by_task={"linear": 1000, "digits": 1438},
+        cure="a batch cannot hold more examples than there are to train on", used=lambda s: s.task in SAMPLED,
+        structure=True,
+    )  # fmt: skip
+    microbatches: int = key(
+        8, "batch", "Pieces the batch is cut into; the gradient is taken piece by piece and accumulated.",
+        low=1, high=1024, by_task={"scalar": 2, "linear": 4}, structure=True,
+    )  # fmt: skip
+    reduction: str = key(
+        "mean", "batch",
+        "How the microbatches' sums become one gradient. mean: sum of sums / number of examples (right). "
+        "sum: never divided. mean_of_means: every microbatch counts the same. sum_of_means: means added up.",
+        choices=REDUCTIONS, structure=True,
+    )  # fmt: skip
+
+    optimizer: str = key(
+        "adam", "optimizer", "The update rule.", choices=OPTIMIZERS,
+        by_task={"scalar": "sgd", "hand": "sgd", "linear": "sgd"}, structure=True,
+    )  # fmt: skip
+    learning_rate: float = key(
+        0.01,
+        "optimizer",
+        "The peak rate of the schedule.",
+        low=0,
+        high=1000,
+        by_task={"hand": 0.1, "linear": 0.05},
+    )
+    weight_decay: float = key(
+        0.01, "optimizer", "Decoupled: rate x weight_decay x parameter is subtracted each update.",
+        low=0, high=10, used=lambda s: s.optimizer in ("adamw", "lion"),
+    )  # fmt: skip
+    schedule: str = key(
+        "cosine", "optimizer", "How the learning rate moves over the run.", choices=SCHEDULES,
+        by_task={"scalar": "constant", "hand": "constant", "linear": "constant"},
+    )  # fmt: skip
+    warmup_steps: int = key(
+        10, "optimizer", "Updates over which the rate climbs from 0 to its peak.", low=1, high=200_000,
+        by_task={"scalar": 2, "hand": 2},
+        cure="a schedule without warm-up has a name of its own, such as cosine",
+        used=lambda s: s.schedule in WARMED_UP,
+    )  # fmt: skip
+    decay_steps: int = key(
+        0, "optimizer",
+        "Length of the schedule, warm-up included; 0 = to the end of the run. For staircase and restarts the "
+        "length of one stair or cycle; 0 = a quarter of the run.",
+        low=0, high=200_000, used=lambda s: s.schedule != "constant",
+    )  # fmt: skip
+    decay_rate: float = key(
+        0.5, "optimizer", "Factor by which the rate falls: over decay_steps (exponential), at each stair.",
+        above=0, high=1, used=lambda s: s.schedule in DECAYED,
+    )  # fmt: skip
+    final_fraction: float = key(
+        0.0, "optimizer", "The last rate as a fraction of the peak.", low=0, high=1,
+        used=lambda s: s.schedule not in ("constant", "one_cycle", *DECAYED),
+    )  # fmt: skip
+    schedule_counts: str = key(
+        "updates", "optimizer",
+        "What moves the schedule on. microbatches is the usual bug: it runs as many times too fast.",
+        choices=("updates", "microbatches"), used=lambda s: s.schedule != "constant",
+    )  # fmt: skip
+
+    clip: str = key(
+        "none", "clipping",
+        "global_norm: shorten the whole gradient. value: limit every coordinate. "
+        "per_tensor: shorten every tensor. adaptive: limit every unit's gradient to a share of its weights.",
+        choices=CLIPS, structure=True,
+    )  # fmt: skip
+    clip_threshold: float = key(
+        1.0, "clipping", "The limit.", above=0, high=1e30, cure="use clip=none to turn clipping off",
+        used=lambda s: s.clip != "none",
+    )  # fmt: skip
+    clip_at: str = key(
+        "update", "clipping",
+        "Where the clip stands: on the reduced gradient (update, right) or on every microbatch's own.",
+        choices=("update", "microbatch"), used=lambda s: s.clip != "none", structure=True,
+    )  # fmt: skip
+
+    steps: int = key(
+        300, "run", "Updates in the run.", low=1, high=200_000,
+        by_task={"scalar": 20, "hand": 10, "linear": 200},
+    )  # fmt: skip
+    seed: int = key(
+        0, "run", "Draws the first parameters and the order of the examples.", low=0, high=2**31 - 1,
+        used=lambda s: s.task in SAMPLED,
+    )  # fmt: skip
+
+    def __post_init__(self):
+        for name, field in KEYS.items():
+            given = getattr(self, name)
+            if given is None:
+                value = self._default(name)
+            else:
+                value = about_key(name).check(name, given, str(self.task), whole=field.type is int)
+            object.__setattr__(self, name, value)
+        self._check_together()
+
+    def _default(self, name: str) -> Any:
+        if name == "task":
+            return about_key(name).default
+        if name == "microbatches" and self.task == "hand":
+            return len(parse_gradients(self.gradients))
+        if name == "batch_size" and self.task == "hand":
+            return sum(len(group) for group in parse_gradients(self.gradients))
+        if name == "batch_size" and self.task == "scalar":
+            return len(parse_numbers(self.xs))
+        return about_key(name).default_for(self.task)
+
+    def _check_together(self):
+        if self.task not in SAMPLED:
+            everything = self._default("batch_size")
+            require(
+                self.batch_size == everything,
+                f"batch_size={self.batch_size}: task={self.task} uses all {everything} examples every update; "
+                "leave batch_size out",
+            )
+        if self.task == "scalar":
+            xs, ys = len(parse_numbers(self.xs)), len(parse_numbers(self.ys))
+            require(ys in (1, xs), f"ys={self.ys}: {ys} targets for {xs} inputs; give one target, or {xs}")
+            require(len(parse_numbers(self.w)) == 1, f"w={self.w}: task=scalar has one parameter; give one number")
+        if self.task == "hand":
+            groups = parse_gradients(self.gradients)
+            size, given = len(groups[0][0]), len(parse_numbers(self.w))
+            require(given in (1, size), f"w={self.w}: {given} numbers for {size} coordinates; give 1 or {size}")
+            require(
+                self.microbatches == len(groups),
+                f"microbatches={self.microbatches}: gradients has {len(groups)} group(s) between slashes; "
+                f"leave microbatches out, or set it to {len(groups)}",
+            )
+        if self.schedule in WARMED_UP:
+            length = min(self.schedule_length, self.steps)
+            require(
+                self.warmup_steps < length,
+                f"warmup_steps={self.warmup_steps}: must be shorter than the {length} updates of the "
+                f"{'run' if length == self.steps else 'schedule'}; use at most {length - 1}, or a longer one",
+            )
+        if self.schedule == "one_cycle":
+            require(
+                self.schedule_length >= 4,
+                f"schedule=one_cycle: needs at least 4 updates to rise and fall, "
+                f"and has {self.schedule_length}; raise steps or decay_steps",
+            )
+
+    @property
+    def schedule_length(self) -> int:
+        """Updates from the start of the schedule to its end (of one stair or cycle where it repeats)."""
+        whole = max(1, self.steps // 4) if self.schedule in REPEATED else self.steps
+        return self.decay_steps or whole
+
+    def replace(self, **changes: Any) -> "Settings":
+        """These settings with some keys changed; keys at their default follow the defaults of a new task."""
+        return Settings(**{**self.changed(), **changes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every key with its value."""
+        return dataclasses.asdict(self)
+
+    def changed(self) -> dict[str, Any]:
+        """The keys that differ from the default of this task, `task` itself included when it does."""
+        return {name: value for name, value in self.to_dict().items() if value != self._default(name)}
+
+    def structure(self) -> dict[str, Any]:
+        """The keys that shape the compiled program; a run that differs only in others compiles nothing."""
+        return {name: getattr(self, name) for name in KEYS if about_key(name).structure}
+
+    def used(self) -> list[str]:
+        """The keys that matter for the choices made, in order."""
+        return [name for name in KEYS if about_key(name).used(self)]
+
+    def unused_changes(self) -> dict[str, Any]:
+        """Keys that were changed and that nothing reads under the choices made."""
+        used = self.used()
+        return {name: value for name, value in self.changed().items() if name not in used}
+
+    def words(self) -> list[str]:
+        """`KEY=VALUE` for every changed key: what to type on the command line."""
+        return [f"{name}={text_of(value)}" for name, value in self.changed().items()]
+
+    def query(self) -> dict[str, str]:
+        """The address query that restores these settings."""
+        return {"v": str(VOCABULARY), **{name: text_of(value) for name, value in self.changed().items()}}
+
+    def address(self) -> str:
+        """The query as it stands in an address, without the question mark."""
+        return urlencode(self.query(), safe=",/:")
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> "Settings":
+        """From `KEY=VALUE` words, as typed on the command line; a key given twice is refused."""
+        return cls.from_dict(split_words(words))
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> "Settings":
+        """From an address query."""
+        given = dict(query)
+        version = given.pop("v", str(VOCABULARY))
+        require(
+            version == str(VOCABULARY),
+            f"v={version}: this link was made for another version of the keys; this lab reads v={VOCABULARY}",
+        )
+        return cls.from_dict(given)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "Settings":
+        """From any mapping; unknown keys are refused with the nearest known one."""
+        for name in given:
+            if name not in KEYS:
+                near = difflib.get_close_matches(name, KEYS, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(KEYS)}"
+                raise SettingsError(f"{name}={given[name]}: there is no setting {name}; {hint}")
+        return cls(**given)
+
+    @classmethod
+    def from_file(cls, path: str | Path, words: Iterable[str] = ()) -> "Settings":
+        """From a TOML or JSON file of keys and values; `words` are laid over it."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+            read = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except OSError as error:
+            raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a TOML or JSON file") from None
+        except ValueError as error:
+            raise SettingsError(f"{path}: is not valid {path.suffix[1:] or 'TOML'} ({error})") from None
+        require(isinstance(read, dict), f"{path}: must hold keys and values, such as microbatches = 8")
+        return cls.from_dict({**read, **split_words(words)})
+
+    def to_toml(self) -> str:
+        """The changed keys as a settings file."""
+        lines = [f"{name} = {json.dumps(value)}" for name, value in self.changed().items()]
+        return "\n".join([*lines, ""])
+
+
+def split_words(words: Iterable[str]) -> dict[str, str]:
+    """`["steps=10"]` -> `{"steps": "10"}`."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        require(bool(equals), f"{word}: settings are written KEY=VALUE, such as microbatches=8")
+        require(name not in given, f"{word}: {name} is given twice; keep one of them")
+        given[name] = value
+    return given
+
+
+def about_key(name: str) -> Key:
+    """What is known of the setting `name`."""
+    return KEYS[name].metadata["key"]
+
+
+KEYS: dict[str, dataclasses.Field] = {field.name: field for field in dataclasses.fields(Settings)}
+"""Every setting in the order it is shown."""
+
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(about_key(name).group for name in KEYS))

@@ -1,0 +1,12 @@
+"""One file a task; `load` picks it by name."""
+
+from lab.settings import Settings
+from lab.task import Task
+from lab.tasks import digits, hand, linear, scalar
+
+MODULES = {"scalar": scalar, "hand": hand, "linear": linear, "digits": digits}
+
+
+def load(settings: Settings) -> Task:
+    """The task that the settings name, with its data."""
+    return MODULES[settings.task].task(settings)
