@@ -1,6 +1,7 @@
 """The classic exercise: accumulate a gradient over microbatches with `lax.scan`."""
 
 import jax
+import jax.core
 import jax.numpy as jnp
 from jax import lax
 

@@ -35,7 +35,7 @@ def schedule(settings: Settings) -> optax.Schedule:
             return optax.linear_onecycle_schedule(length, peak)
         case "restarts":
             cycle = optax.cosine_decay_schedule(peak, length, settings.final_fraction)
-            return lambda count: cycle(count % length)
+            return lambda count: cycle(jnp.asarray(count) % length)
         case "polynomial":
             return optax.polynomial_schedule(peak, end, 2, length)
         case "piecewise":
