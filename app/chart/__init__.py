@@ -1,0 +1,42 @@
+"""A chart that is redrawn in place: zoom survives new data, and nothing flickers.
+
+Streamlit's own Plotly element is rebuilt from nothing whenever its data change; this component calls `Plotly.react`.
+The script is the `plotly.min.js` of the installed plotly package, served by `app.server`.
+"""
+
+from pathlib import Path
+
+import streamlit as st
+
+from app.figures import Chart
+
+HERE = Path(__file__).parent
+HTML = """
+<figure class="lab-chart">
+  <h3></h3>
+  <div class="plot" role="img"></div>
+  <figcaption><span class="read"></span><span class="summary"></span></figcaption>
+</figure>
+"""
+
+_component = st.components.v2.component(
+    "training_lab_chart",
+    html=HTML,
+    css=(HERE / "chart.css").read_text(encoding="utf-8"),
+    js=(HERE / "chart.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+
+
+def chart(drawn: Chart, key: str, height: int = 260):
+    """Show a chart; the same key redraws the same place."""
+    _component(
+        key=key,
+        data={
+            "figure": drawn.figure.to_json(),
+            "title": drawn.title,
+            "read": drawn.read,
+            "summary": drawn.summary,
+            "height": height,
+        },
+    )

@@ -1,0 +1,69 @@
+// Draws one Plotly figure and redraws it in place. All text arrives as data and is set as text, never as HTML.
+
+const SCRIPT = "/plotly/plotly.min.js";
+const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  displayModeBar: "hover",
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "pan2d", "zoom2d"],
+};
+
+let library;
+
+function plotly() {
+  library ??= new Promise((resolve, reject) => {
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.createElement("script");
+    script.src = SCRIPT;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error("the chart library could not be loaded"));
+    document.head.append(script);
+  });
+  return library;
+}
+
+function themed(layout, element) {
+  const style = getComputedStyle(element);
+  const text = style.getPropertyValue("--st-text-color").trim() || style.color;
+  const background = style.getPropertyValue("--st-background-color").trim() || "#fff";
+  const grid = style.getPropertyValue("--st-border-color").trim() || "rgba(127,127,127,0.25)";
+  const copy = { ...layout, font: { ...layout.font, color: text, family: style.fontFamily } };
+  copy.hoverlabel = { bgcolor: background, bordercolor: grid, font: { color: text } };
+  for (const name of Object.keys(copy)) {
+    if (!/^[xy]axis\d*$/.test(name)) continue;
+    copy[name] = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, ...copy[name] };
+  }
+  return copy;
+}
+
+export default function ({ data, parentElement }) {
+  const figure = parentElement.querySelector(".lab-chart");
+  const plot = figure.querySelector(".plot");
+  figure.querySelector("h3").textContent = data.title;
+  figure.querySelector(".read").textContent = data.read;
+  figure.querySelector(".summary").textContent = data.summary;
+  plot.setAttribute("aria-label", `${data.title}. ${data.summary}`);
+  plot.style.height = `${data.height}px`;
+
+  const drawn = JSON.parse(data.figure);
+  const draw = (Plotly) => {
+    const layout = themed({ ...drawn.layout, height: data.height, uirevision: drawn.layout.uirevision ?? "keep" }, figure);
+    return Plotly.react(plot, drawn.data, layout, CONFIG);
+  };
+  plotly().then(draw, (error) => { plot.textContent = error.message; });
+
+  const redraw = () => library?.then((Plotly) => (plot.data ? draw(Plotly) : undefined));
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", redraw);
+  let width = plot.clientWidth;
+  const resized = new ResizeObserver(() => {
+    if (plot.clientWidth === width || !plot.data) return;
+    width = plot.clientWidth;
+    library.then((Plotly) => Plotly.Plots.resize(plot));
+  });
+  resized.observe(plot);
+  return () => {
+    dark.removeEventListener("change", redraw);
+    resized.disconnect();
+  };
+}

@@ -1,0 +1,167 @@
+"""Widgets <-> `Settings` <-> address. A session's settings are always legal; a refused value stays in its widget."""
+
+import html
+
+import streamlit as st
+
+from app import words
+from lab.key import Key, SettingsError
+from lab.settings import GROUPS, KEYS, SAMPLED, TASKS, Settings, about_key
+
+OPEN = ("task", "batch", "optimizer")
+"""Groups that are open on a first visit."""
+
+SCALES: dict[str, list[float]] = {
+    "microbatches": [1, 2, 4, 8, 16, 32, 64],
+    "batch_size": [8, 16, 32, 64, 100, 128, 200, 250, 256, 512, 1000, 1438],
+    "learning_rate": [m * 10.0**e for e in range(-5, 1) for m in (1, 2, 3, 5)] + [10.0],
+    "weight_decay": [0, 0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1],
+    "clip_threshold": [m * 10.0**e for e in range(-3, 2) for m in (1, 2, 5)] + [100.0],
+    "noise": [0, 0.01, 0.03, 0.1, 0.3, 1, 3],
+    "decay_rate": [0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1],
+    "final_fraction": [0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1],
+    "warmup_steps": [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000],
+    "decay_steps": [0, 5, 10, 20, 50, 100, 200, 300, 500, 1000],
+    "steps": [1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000],
+}
+"""The stops of every slider; a value between them becomes a stop of its own."""
+
+
+def current() -> Settings:
+    """The settings of this session, read from the address on the first visit and when the address was changed."""
+    state = st.session_state
+    query = dict(st.query_params)
+    if "settings" not in state or query != state.query:
+        state.refused = {}
+        try:
+            state.settings = Settings.from_query(query)
+        except SettingsError as refusal:
+            state.settings = state.get("settings", Settings())
+            state.refused = {"address": str(refusal)}
+        _publish()
+    return state.settings
+
+
+def _publish():
+    """Write the settings into the address."""
+    st.session_state.query = st.session_state.settings.query()
+    st.query_params.from_dict(st.session_state.query)
+
+
+def choose(**changes):
+    """Take these changes, or say why not and keep the settings."""
+    state = st.session_state
+    for name in changes:
+        state.refused.pop(name, None)
+    state.refused.pop("address", None)
+    try:
+        state.settings = _replaced(state.settings, changes)
+    except SettingsError as refusal:
+        state.refused[next(iter(changes))] = str(refusal)
+        return
+    _publish()
+
+
+def _replaced(settings: Settings, changes: dict) -> Settings:
+    """The settings with the changes; a new task keeps only what is legal for it."""
+    if changes.get("task", settings.task) == settings.task:
+        return settings.replace(**changes)
+    kept = {"task": changes["task"]}
+    for name, value in settings.changed().items():
+        if name in kept or about_key(name).by_task or about_key(name).high_by_task or about_key(name).group == "task":
+            continue
+        try:
+            Settings(**kept, **{name: value})
+        except SettingsError:
+            continue
+        kept[name] = value
+    return Settings(**kept)
+
+
+def _from_widget(name: str):
+    """Take what a widget holds; a deselected choice means the default."""
+    choose(**{name: st.session_state[f"set_{name}"]})
+
+
+def _exact():
+    """Take the words typed into the box of exact settings."""
+    state = st.session_state
+    state.refused.pop("exact", None)
+    try:
+        given = Settings.from_words(state.exact.split())
+        names = [word.partition("=")[0] for word in state.exact.split()]
+        choose(**{name: getattr(given, name) for name in names})
+        state.exact = ""
+    except SettingsError as refusal:
+        state.refused["exact"] = str(refusal)
+
+
+def reset(group: str):
+    """Every setting of the group back to its default."""
+    kept = {
+        name: value for name, value in st.session_state.settings.changed().items() if about_key(name).group != group
+    }
+    st.session_state.refused = {}
+    try:
+        st.session_state.settings = Settings(**kept)
+    except SettingsError as refusal:
+        st.session_state.refused = {group: str(refusal)}
+    _publish()
+
+
+def refusal(name: str):
+    """Why the last value of a setting was refused, if it was; text, never markdown."""
+    sentence = st.session_state.refused.get(name)
+    if sentence:
+        st.html(f'<p class="refusal" role="alert">{html.escape(sentence)}</p>')
+
+
+def sidebar():
+    """Draw the controls of every group that matters for the choices made."""
+    settings: Settings = st.session_state.settings
+    used, changed = settings.used(), settings.changed()
+    with st.sidebar:
+        refusal("address")
+        for group in GROUPS:
+            names = [name for name in used if about_key(name).group == group]
+            differs = any(name in changed for name in names)
+            title = words.GROUPS[group] + (" •" if differs else "")
+            with st.expander(title, expanded=group in OPEN, key=f"group_{group}"):
+                for name in names:
+                    _widget(name, about_key(name), settings)
+                    refusal(name)
+                refusal(group)
+                if differs:
+                    st.button("Reset", key=f"reset_{group}", on_click=reset, args=(group,), type="tertiary")
+        st.text_input(words.EXACT, key="exact", on_change=_exact, help=words.EXACT_HELP, placeholder="microbatches=7")
+        refusal("exact")
+
+
+def _widget(name: str, about: Key, settings: Settings):
+    """One control, holding the value of the settings unless its own was refused."""
+    key, value = f"set_{name}", getattr(settings, name)
+    if name not in st.session_state.refused or key not in st.session_state:
+        st.session_state[key] = value
+    limits = "" if about.choices else about.legal(settings.task)
+    note = f"  \nLegal: {limits}." if limits else ""
+    note += f"  \n{words.COMPILES}" if about.structure and name != "task" else ""
+    common = {"label": words.label(name), "key": key, "on_change": _from_widget, "args": (name,)}
+    common["help"] = f"**{name}**: {about.help}{note}"
+    if name == "task":
+        st.selectbox(**common, options=TASKS, format_func=lambda task: f"{task}: {words.TASKS[task]}")
+    elif about.choices:
+        st.selectbox(**common, options=about.choices)
+    elif about.parse:
+        st.text_input(**common)
+    elif name == "seed":
+        st.number_input(**common, min_value=int(about.low), max_value=int(about.high), step=1)
+    elif name == "microbatches" and settings.task not in (*SAMPLED, "scalar"):
+        st.session_state[key] = str(value)
+        st.text_input(**common, disabled=True)
+    else:
+        whole = KEYS[name].type is int
+        high = about.high_for(settings.task)
+        stops = sorted({*(stop for stop in SCALES[name] if stop <= high), st.session_state[key]})
+        stops = [int(stop) if whole else float(f"{stop:.6g}") for stop in stops]
+        st.session_state[key] = min(stops, key=lambda stop: abs(stop - st.session_state[key]))
+        st.select_slider(**common, options=stops, format_func=lambda stop: f"{stop:,}" if whole else f"{stop:g}")

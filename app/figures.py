@@ -1,0 +1,205 @@
+"""Records -> charts. Pure: no Streamlit, no state."""
+
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import theme
+from lab.findings import AGREES, number
+from lab.microscope import Update
+from lab.record import Record
+from lab.schedules import rates
+from lab.settings import Settings
+
+POINTS = 1200
+"""A curve is drawn with about this many points at most."""
+
+
+class Chart(NamedTuple):
+    """A figure with what a reader needs: what is drawn, how to read it, what it shows now."""
+
+    title: str
+    figure: go.Figure
+    read: str
+    summary: str
+
+
+def thinned(y: np.ndarray) -> np.ndarray:
+    """Indices of the points to draw: all of them, or the least and the greatest of every stretch.
+
+    Peaks and dips survive; not-a-number counts as neither, and a stretch of nothing else keeps its first point.
+    """
+    if len(y) <= POINTS:
+        return np.arange(len(y))
+    kept = [0, len(y) - 1]
+    for stretch in np.array_split(np.arange(len(y)), POINTS // 2):
+        known = stretch[np.isfinite(y[stretch])]
+        kept += [stretch[0]] if len(known) == 0 else [known[y[known].argmin()], known[y[known].argmax()]]
+    return np.unique(kept)
+
+
+def curve(record: Record, column: str, **style) -> go.Scatter:
+    """One column over the updates."""
+    at = thinned(record[column])
+    return go.Scatter(x=record["step"][at], y=record[column][at], **style)
+
+
+def figure(traces: list, *, x: str, y: str, log: bool = False, **layout) -> go.Figure:
+    """A figure with named axes."""
+    kind = {"type": "log"} if log else {}
+    axes = {
+        "xaxis": {"title": {"text": x, "standoff": 6}, "zeroline": False},
+        "yaxis": {"title": {"text": y, "standoff": 6}, "exponentformat": "power", **kind},
+    }
+    return go.Figure(traces, {**theme.LAYOUT, **axes, **layout})
+
+
+def loss(settings: Settings, record: Record, held_out: Record, log: bool) -> Chart:
+    """Loss of every batch, and of the held-out examples."""
+    traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
+    if len(record["step"]) == 1:
+        traces[0].update(mode="markers", marker={"color": theme.YOURS, "size": 9})
+    measured = "loss" in held_out and len(held_out["loss"]) > 0
+    if measured:
+        marker = {"symbol": "circle-open", "size": 6, "color": theme.YOURS}
+        traces.append(curve(held_out, "loss", name="held out", line=theme.DASHED, mode="lines+markers", marker=marker))
+    positive = all((trace.y[np.isfinite(trace.y)] > 0).all() for trace in traces)
+    drawn = figure(
+        traces, x="update", y="loss per example", log=log and positive, showlegend=measured,
+        xaxis_range=[0, settings.steps] if len(record["step"]) < settings.steps else None,
+    )  # fmt: skip
+    summary = f"Training loss {number(record['loss'][0])} → {number(record['loss'][-1])}"
+    if measured:
+        summary += f", held out {number(held_out['loss'][0])} → {number(held_out['loss'][-1])}"
+    return Chart("Loss over the run", drawn, _reading_of_loss(measured), summary + ".")
+
+
+def _reading_of_loss(measured: bool) -> str:
+    read = "Lower is better; every point is the mean loss of one batch before its update."
+    return read + " Dashes that rise while the line falls mean overfitting." if measured else read
+
+
+def learning_rate(settings: Settings, record: Record) -> Chart:
+    """The rate of every update, and the planned one where a bug changes it."""
+    traces = [curve(record, "learning_rate", name="applied", line=theme.LINE, mode="lines")]
+    if len(record["step"]) == 1:
+        traces[0].update(mode="markers", marker={"color": theme.YOURS, "size": 9})
+    buggy = settings.schedule != "constant" and settings.schedule_counts == "microbatches" and settings.microbatches > 1
+    if buggy:
+        right = rates(settings.replace(schedule_counts="updates"), 0, len(record["step"]))
+        planned = Record({"step": record["step"], "learning_rate": right})
+        traces.append(curve(planned, "learning_rate", name="planned", line=theme.PLANNED, mode="lines"))
+    drawn = figure(traces, x="update", y="learning rate", showlegend=buggy, yaxis_rangemode="tozero")
+    applied = record["learning_rate"]
+    top = int(applied.argmax())
+    summary = f"From {number(applied[0])} to {number(applied[-1])}"
+    if 0 < top < len(applied) - 1 and applied[top] > max(applied[0], applied[-1]):
+        summary += f", highest {number(applied[top])} at update {top:,}"
+    read = "The rate that multiplied each update."
+    if buggy:
+        read += " Grey is the schedule as planned; blue ran ahead, moved on by every microbatch."
+    return Chart("Learning rate over the run", drawn, read, summary + ".")
+
+
+def accumulator(update: Update) -> Chart:
+    """The running total after every microbatch, with the full batch's sum and mean."""
+    scalar = len(update.coordinates) == 1 and update.complete
+    index = [microbatch.index + 1 for microbatch in update.microbatches]
+    totals = [m.running_total.values[0] if scalar else m.running_total.norm for m in update.microbatches]
+    added = [m.adds.values[0] if scalar else m.adds.norm for m in update.microbatches]
+    details = [
+        [m.examples, a, m.to_full.cosine, m.to_full.relative_error]
+        for m, a in zip(update.microbatches, added, strict=True)
+    ]
+    hover = (
+        "<b>%{y:.6g}</b> after microbatch %{x}<br>it held %{customdata[0]} examples and added %{customdata[1]:.4g}"
+        "<br>cosine to the full batch %{customdata[2]:.4f}<br>relative error if used now %{customdata[3]:.2g}"
+        "<extra></extra>"
+    )
+    few = len(index) <= 12
+    traces = [
+        go.Bar(
+            x=index,
+            y=totals,
+            customdata=details,
+            hovertemplate=hover,
+            name="running total",
+            marker={"color": theme.YOURS, "opacity": 0.85},
+            width=0.6 if few else None,
+            text=[number(total) for total in totals] if few else None,
+            textposition="outside",
+            cliponaxis=False,
+        )
+    ]
+    full_sum = update.full_sum.values[0] if scalar else update.full_sum.norm
+    full_mean = update.reference.values[0] if scalar else update.reference.norm
+    drawn = figure(traces, x="after microbatch", y="gradient" if scalar else "norm of the gradient", showlegend=False)
+    for value, name, dash in ((full_sum, "full-batch sum", "dash"), (full_mean, "full-batch mean", "dot")):
+        drawn.add_hline(
+            y=value,
+            line={"color": theme.REFERENCE, "width": 2, "dash": dash},
+            annotation={"text": f"{name} {number(value)}", "font_size": 12},
+            annotation_position="top left",
+        )
+    drawn.update_layout(hovermode="closest", xaxis={"dtick": 1} if few else {}, margin_t=22)
+    last = number(totals[-1])
+    meant = "means" if update.reduction.endswith("of_means") else "sums"
+    return Chart(
+        f"Accumulator: running total of the microbatch gradients' {meant}",
+        drawn,
+        f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it"
+        + {"mean": " by the number of examples.", "mean_of_means": " by the number of microbatches."}.get(
+            update.reduction, " by nothing."
+        ),
+        f"{' → '.join(number(t) for t in totals) if few else number(totals[0]) + ' → … → ' + last}, "
+        f"full-batch sum {number(full_sum)}.",
+    )
+
+
+def reductions(update: Update) -> Chart:
+    """The gradient every reduction would have given, against the full batch."""
+    scalar = len(update.coordinates) == 1 and update.complete
+    names = list(update.reductions)[::-1]
+    values = [update.reductions[n].values[0] if scalar else update.reductions[n].norm for n in names]
+    full = update.reference.values[0] if scalar else update.reference.norm
+    finite = np.isfinite([*values, full]).all()
+    log = bool(finite and min(*values, full) > 0 and max(values) > 20 * min(values))
+    chosen = [name == update.reduction for name in names]
+    agrees = [update.reduction_agreement[name].relative_error <= AGREES for name in names]
+    trace = go.Scatter(
+        x=values,
+        y=[f"<b>{name}</b>" if mine else name for name, mine in zip(names, chosen, strict=True)],
+        mode="markers+text",
+        text=[number(value) for value in values],
+        textposition="top center",
+        cliponaxis=False,
+        marker={
+            "size": [15 if mine else 11 for mine in chosen],
+            "symbol": ["circle" if right else "x" for right in agrees],
+            "color": [theme.YOURS if right else theme.COMPARED for right in agrees],
+        },
+        customdata=[
+            [update.reduction_agreement[name].relative_error, update.reduction_agreement[name].cosine] for name in names
+        ],
+        hovertemplate="<b>%{x:.6g}</b><br>relative error %{customdata[0]:.2g}<br>cosine %{customdata[1]:.6f}"
+        "<extra></extra>",
+    )
+    drawn = figure([trace], x="gradient" if scalar else "norm of the gradient", y="", showlegend=False)
+    drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
+    drawn.update_layout(
+        hovermode="closest",
+        xaxis={"type": "log", "dtick": 1} if log else {},
+        yaxis={"automargin": True, "title": "", "range": [-0.5, 3.7]},
+        margin_l=8,
+    )
+    right = [name for name, good in zip(names, agrees, strict=True) if good][::-1]
+    equal = "No reduction" if not right else " and ".join(right)
+    return Chart(
+        "What each reduction would have given",
+        drawn,
+        "Dotted grey: the full-batch mean in float64. A dot agrees with it, a cross does not; bold is the one in use.",
+        f"{equal} {'gives' if len(right) < 2 else 'give'} {number(full)}."
+        if right
+        else f"{equal} gives {number(full)}, the full-batch mean.",
+    )

@@ -1,0 +1,140 @@
+"""Trainings in the background: one bounded pool, first come first served, chunk by chunk, shared by all sessions.
+
+A job trains one setting for everybody who watches it. It goes back to the end of the queue after every chunk, so that
+a long run never keeps a short one waiting, and it ends when the last watcher leaves.
+"""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from lab.microscope import Update
+from lab.plan import Plan
+from lab.run import Progress, Run, Training
+from lab.settings import Settings
+
+KEPT_JOBS, KEPT_UPDATES, KEPT_SESSIONS = 48, 64, 1000
+"""Finished runs, opened updates of each, and sessions that are remembered for the next visit."""
+GONE_AFTER = 90.0
+"""Seconds after which a watcher who has not been heard of no longer counts."""
+
+_pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="training")
+_jobs: "OrderedDict[Settings, Job]" = OrderedDict()
+_watched: "OrderedDict[str, Job]" = OrderedDict()
+_lock = threading.Lock()
+
+
+class Job:
+    """One training and its result.
+
+    Attributes:
+        run: the finished run, once there is one.
+        failure: one sentence, if it could not be trained.
+        ended: set when it is finished, has failed or was given up.
+    """
+
+    def __init__(self, settings: Settings, session: str):
+        self.settings = settings
+        self.run: Run | None = None
+        self.failure: str | None = None
+        self.ended = threading.Event()
+        self._training: Training | None = None
+        self._watchers = {session: time.monotonic()}
+        self._turn = threading.Lock()
+        self._updates: OrderedDict[int, Future[Update]] = OrderedDict()
+        _pool.submit(self._next)
+
+    def watch(self, session: str):
+        """Somebody is still looking."""
+        self._watchers[session] = time.monotonic()
+
+    def leave(self, session: str):
+        """Somebody looks elsewhere."""
+        self._watchers.pop(session, None)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody has looked for a while."""
+        now = time.monotonic()
+        return all(now - seen > GONE_AFTER for seen in list(self._watchers.values()))
+
+    def _next(self):
+        """Compile, or train one chunk; then queue again."""
+        try:
+            with self._turn:
+                if self.abandoned:
+                    return self._give_up()
+                if self._training is None:
+                    self._training = Training(Plan(self.settings))
+                elif not self._training.done:
+                    self._training.chunk()
+                if self._training.done:
+                    self.run, self._training = self._training.run(), None
+                    self.ended.set()
+                    return None
+            _pool.submit(self._next)
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            self.failure = f"This run could not be trained: {type(error).__name__}. The details are in the terminal."
+            self._give_up()
+
+    def _give_up(self):
+        with _lock:
+            if self.failure is None and _jobs.get(self.settings) is self:
+                del _jobs[self.settings]
+        self._training = None
+        self.ended.set()
+
+    def so_far(self) -> Run | None:
+        """The run as far as it got; None before its first update."""
+        if self.run:
+            return self.run
+        with self._turn:
+            return self._training.run() if self._training and self._training.step else self.run
+
+    def progress(self) -> Progress | None:
+        """Where the training stands; None before its first update."""
+        with self._turn:
+            return self._training.progress() if self._training and self._training.step else None
+
+    def update(self, run: Run, step: int) -> "Future[Update]":
+        """Update `step` of the run, opened in the background and kept."""
+        with self._turn:
+            if step not in self._updates:
+                self._updates[step] = _pool.submit(run.at, step)
+                while len(self._updates) > KEPT_UPDATES:
+                    self._updates.popitem(last=False)
+            return self._updates[step]
+
+
+def watch(session: str, settings: Settings) -> Job:
+    """The job of these settings, begun if need be; the session leaves what it watched before."""
+    with _lock:
+        job = _jobs.get(settings)
+        if job is None or (job.ended.is_set() and job.run is None and job.failure is None):
+            job = _jobs[settings] = Job(settings, session)
+        job.watch(session)
+        before = _watched.get(session)
+        if before is not None and before is not job:
+            before.leave(session)
+        _watched[session] = job
+        _watched.move_to_end(session)
+        if len(_watched) > KEPT_SESSIONS:
+            _watched.popitem(last=False)
+        _jobs.move_to_end(settings)
+        finished = [settings for settings, job in _jobs.items() if job.ended.is_set()]
+        for settings in finished[: len(finished) - KEPT_JOBS]:
+            del _jobs[settings]
+    return job
+
+
+def leave(session: str):
+    """The session watches nothing any more; a training nobody watches ends with its chunk."""
+    with _lock:
+        job = _watched.pop(session, None)
+    if job is not None:
+        job.leave(session)

@@ -1,0 +1,28 @@
+"""One colour, one meaning, in every chart; hues by Okabe and Ito (2008), readable on light and on dark.
+
+Colour never stands alone: dash and marker tell the same thing.
+"""
+
+YOURS = "#0072B2"
+"""The run on screen."""
+COMPARED = "#D55E00"
+"""A compared run, or a trap."""
+REFERENCE = "#7F7F7F"
+"""What plain full-batch mathematics gives."""
+AGREES = "#009E73"
+FAILS = "#D55E00"
+
+LINE = {"color": YOURS, "width": 2}
+DASHED = {"color": YOURS, "width": 1.5, "dash": "dash"}
+PLANNED = {"color": REFERENCE, "width": 2, "dash": "dot"}
+
+LAYOUT = {
+    "margin": {"l": 62, "r": 16, "t": 8, "b": 44},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"size": 13},
+    "hovermode": "x unified",
+    "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
+    "dragmode": "zoom",
+}
+"""What all figures share; the browser adds text and grid colours of the theme it shows."""

@@ -1,0 +1,150 @@
+"""The lab: settings on the left, the run they give on the right."""
+
+import html
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from app import controls, figures, jobs, words
+from app.chart import chart
+from lab import findings
+from lab.run import Run
+from lab.settings import Settings
+
+PATIENCE = 1.5
+"""Seconds a change waits for its run before the page shows progress instead."""
+POLL = 0.25
+"""Seconds between two looks at a training in progress."""
+
+ICONS = {
+    "ok": ":green[:material/check_circle:]",
+    "note": ":blue[:material/info:]",
+    "warning": ":orange[:material/warning:]",
+}
+
+
+def session() -> str:
+    """The identity of this browser tab."""
+    context = get_script_run_ctx()
+    assert context is not None
+    return context.session_id
+
+
+def page():
+    """Draw the page for the settings of this session."""
+    settings = controls.current()
+    controls.sidebar()
+    settings = st.session_state.settings
+    stopped = st.session_state.get("stopped")
+    if stopped and stopped[0] == settings:
+        show_stopped(settings, stopped[1])
+        return
+    job = jobs.watch(session(), settings)
+    job.ended.wait(PATIENCE)
+    if job.run:
+        show(settings, job.run, job)
+    elif job.failure:
+        heading(settings)
+        st.html(f'<p class="refusal" role="alert">{html.escape(job.failure)}</p>')
+    else:
+        heading(settings)
+        in_progress(settings)
+
+
+def heading(settings: Settings):
+    """What is trained, in one line."""
+    st.html(f'<p class="headline">{html.escape(findings.headline(settings))}</p>')
+
+
+@st.fragment(run_every=POLL)
+def in_progress(settings: Settings):
+    """A run that is still going: progress, Stop, and the curves so far."""
+    job = jobs.watch(session(), settings)
+    if job.ended.is_set():
+        st.rerun()
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    progress = job.progress()
+    if progress is None:
+        left.progress(0.0, text=words.WAITING)
+    else:
+        text = words.TRAINING.format(
+            step=progress.step, steps=progress.steps, loss=findings.number(progress.loss),
+            seconds=f"{progress.seconds:.1f}", remaining=f"{progress.remaining:.1f}",
+        )  # fmt: skip
+        left.progress(progress.step / progress.steps, text=text)
+    if right.button("Stop", key="stop", icon=":material/stop_circle:", width="stretch"):
+        run = job.so_far()
+        jobs.leave(session())
+        st.session_state.stopped = (settings, run)
+        st.rerun()
+    if progress is not None:
+        curves(settings, progress.record(), progress.held_out())
+
+
+def show_stopped(settings: Settings, run: Run | None):
+    """A run the user stopped, as far as it got."""
+
+    def again():
+        del st.session_state.stopped
+
+    if run is None:
+        heading(settings)
+        st.info(words.NOTHING)
+    else:
+        show(settings, run, None)
+    st.button("Run again", on_click=again, icon=":material/replay:")
+
+
+def show(settings: Settings, run: Run, job: jobs.Job | None):
+    """A run, and one of its updates under the microscope."""
+    heading(settings)
+    numbers(run)
+    for finding in findings.of_run(run):
+        st.markdown(f"{ICONS[finding.level]} {finding.text}")
+    curves(settings, run.record, run.held_out)
+    microscope(run, job)
+
+
+def numbers(run: Run):
+    """The four numbers a reader looks for first."""
+    final, record = run.final, run.record
+    tiles = []
+    if "held_out_accuracy" in final:
+        tiles.append(("held-out accuracy", findings.percent(final["held_out_accuracy"])))
+    elif "held_out_loss" in final:
+        tiles.append(("held-out loss", findings.number(final["held_out_loss"])))
+    elif len(final.get("params", ())) == 1:
+        tiles.append(("parameter w at the end", findings.number(float(final["params"][0]))))
+    tiles.append(("last training loss", findings.number(final["loss"])))
+    tiles.append(("updates", f"{record.length:,}"))
+    tiles.append(("an update takes", f"{findings.number(run.seconds['per_update'] * 1000)} ms"))
+    for column, (label, value) in zip(st.columns(len(tiles)), tiles, strict=True):
+        column.metric(label, value)
+
+
+def curves(settings: Settings, record, held_out):
+    """Loss and learning rate over the run."""
+    left, right = st.columns(2)
+    with left:
+        chart(figures.loss(settings, record, held_out, st.session_state.get("log", True)), key="loss")
+    with right:
+        chart(figures.learning_rate(settings, record), key="rate")
+
+
+@st.fragment
+def microscope(run: Run, job: jobs.Job | None):
+    """One update: the running total, all reductions, and whether they agree."""
+    st.subheader(words.MICROSCOPE)
+    last = run.record.length - 1
+    step = 0
+    if last > 0:
+        st.session_state.step = min(st.session_state.get("step", 0), last)
+        step = st.slider("update", 0, last, key="step", help="Any update of the run, replayed bit for bit.")
+    update = job.update(run, step).result() if job else run.at(step)
+    for finding in findings.of_update(update):
+        st.markdown(f"{ICONS[finding.level]} **Update {step:,}**: {finding.text}")
+    left, right = st.columns([3, 2])
+    with left:
+        chart(figures.accumulator(update), key="accumulator")
+    with right:
+        chart(figures.reductions(update), key="reductions")

@@ -1,0 +1,58 @@
+"""Every label of the page. What a setting is, and its limits, comes from `lab.settings`."""
+
+TITLE = "training-lab"
+TAGLINE = "Pick how a model is trained, and see what that did: every number is from a real run."
+
+TASKS = {
+    "scalar": "one number, by hand",
+    "hand": "gradients you type",
+    "linear": "least squares",
+    "digits": "handwritten digits",
+}
+
+TASK_LOOK = {
+    "scalar": "One parameter w and the loss (w·x − y)²: small enough to check every number with a pencil.",
+    "hand": "You type each example's gradient; 4/2,2,2 is one microbatch of one example and one of three.",
+    "linear": "1,000 examples with a known answer: watch the held-out loss reach the noise, and no further.",
+    "digits": "1,438 real 8x8 digits to learn from and 359 held out: watch the dashed line part from the solid one.",
+}
+
+GROUPS = {
+    "task": "Task",
+    "batch": "Batch",
+    "optimizer": "Optimizer",
+    "clipping": "Clipping",
+    "run": "Run",
+}
+
+LABELS = {
+    "xs": "inputs x",
+    "ys": "targets y",
+    "w": "first parameter w",
+    "batch_size": "batch size",
+    "learning_rate": "learning rate",
+    "weight_decay": "weight decay",
+    "warmup_steps": "warm-up updates",
+    "decay_steps": "schedule length",
+    "decay_rate": "decay factor",
+    "final_fraction": "final fraction",
+    "schedule_counts": "schedule counts",
+    "clip": "clip",
+    "clip_threshold": "clip threshold",
+    "clip_at": "clip at",
+    "steps": "updates",
+}
+
+COMPILES = "Changing this compiles a new program, about a second the first time."
+
+EXACT = "Any setting, exactly"
+EXACT_HELP = "KEY=VALUE words, as on the command line and in the address: microbatches=7 learning_rate=3e-4"
+MICROSCOPE = "One update under the microscope"
+WAITING = "Compiling this kind of program; the first time takes about a second…"
+TRAINING = "update {step:,} of {steps:,} · loss {loss} · {seconds} s, about {remaining} s left"
+NOTHING = "Stopped before the first update: there is nothing to draw yet."
+
+
+def label(name: str) -> str:
+    """What a setting is called on the page."""
+    return LABELS.get(name, name)
