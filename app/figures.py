@@ -45,30 +45,42 @@ def curve(record: Record, column: str, **style) -> go.Scatter:
     return go.Scatter(x=record["step"][at], y=record[column][at], **style)
 
 
-def figure(traces: list, *, x: str, y: str, log: bool = False, **layout) -> go.Figure:
+def figure(traces: list, *, x: str, y: str, **layout) -> go.Figure:
     """A figure with named axes."""
-    kind = {"type": "log"} if log else {}
     axes = {
-        "xaxis": {"title": {"text": x, "standoff": 6}, "zeroline": False},
-        "yaxis": {"title": {"text": y, "standoff": 6}, "exponentformat": "power", **kind},
+        "xaxis": {"title": {"text": x, "standoff": 4, "font": {"size": 13}}, "zeroline": False},
+        "yaxis": {"title": {"text": y, "standoff": 6, "font": {"size": 13}}, "exponentformat": "power"},
     }
-    return go.Figure(traces, {**theme.LAYOUT, **axes, **layout})
+    return go.Figure(traces, {**theme.LAYOUT, **axes}).update_layout(layout)
 
 
-def loss(settings: Settings, record: Record, held_out: Record, log: bool) -> Chart:
-    """Loss of every batch, and of the held-out examples."""
-    traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
+def logarithmic(*values) -> dict:
+    """The axis for these values: logarithmic if all are positive and span more than a factor of ten."""
+    known = np.concatenate([v[np.isfinite(v)] for v in map(np.asarray, values)])
+    if len(known) == 0 or known.min() <= 0 or known.max() < 10 * known.min():
+        return {}
+    return {"type": "log", "dtick": 1 if known.max() > 100 * known.min() else "D2"}
+
+
+def over_run(settings: Settings, record: Record, traces: list, **labels) -> go.Figure:
+    """Curves over all updates of the run, done or not; a single update is a dot."""
     if len(record["step"]) == 1:
         traces[0].update(mode="markers", marker={"color": theme.YOURS, "size": 9})
+    edge = 0.02 * settings.steps
+    return figure(
+        traces, x="update", showlegend=len(traces) > 1, xaxis_range=[-edge, settings.steps + edge], **labels
+    )  # fmt: skip
+
+
+def loss(settings: Settings, record: Record, held_out: Record) -> Chart:
+    """Loss of every batch, and of the held-out examples."""
+    traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
     measured = "loss" in held_out and len(held_out["loss"]) > 0
     if measured:
         marker = {"symbol": "circle-open", "size": 6, "color": theme.YOURS}
         traces.append(curve(held_out, "loss", name="held out", line=theme.DASHED, mode="lines+markers", marker=marker))
-    positive = all((trace.y[np.isfinite(trace.y)] > 0).all() for trace in traces)
-    drawn = figure(
-        traces, x="update", y="loss per example", log=log and positive, showlegend=measured,
-        xaxis_range=[0, settings.steps] if len(record["step"]) < settings.steps else None,
-    )  # fmt: skip
+    drawn = over_run(settings, record, traces, y="loss per example")
+    drawn.update_layout(yaxis=logarithmic(*(trace.y for trace in traces)))
     summary = f"Training loss {number(record['loss'][0])} → {number(record['loss'][-1])}"
     if measured:
         summary += f", held out {number(held_out['loss'][0])} → {number(held_out['loss'][-1])}"
@@ -83,14 +95,12 @@ def _reading_of_loss(measured: bool) -> str:
 def learning_rate(settings: Settings, record: Record) -> Chart:
     """The rate of every update, and the planned one where a bug changes it."""
     traces = [curve(record, "learning_rate", name="applied", line=theme.LINE, mode="lines")]
-    if len(record["step"]) == 1:
-        traces[0].update(mode="markers", marker={"color": theme.YOURS, "size": 9})
     buggy = settings.schedule != "constant" and settings.schedule_counts == "microbatches" and settings.microbatches > 1
     if buggy:
         right = rates(settings.replace(schedule_counts="updates"), 0, len(record["step"]))
         planned = Record({"step": record["step"], "learning_rate": right})
         traces.append(curve(planned, "learning_rate", name="planned", line=theme.PLANNED, mode="lines"))
-    drawn = figure(traces, x="update", y="learning rate", showlegend=buggy, yaxis_rangemode="tozero")
+    drawn = over_run(settings, record, traces, y="learning rate", yaxis_rangemode="tozero")
     applied = record["learning_rate"]
     top = int(applied.argmax())
     summary = f"From {number(applied[0])} to {number(applied[-1])}"
@@ -103,7 +113,7 @@ def learning_rate(settings: Settings, record: Record) -> Chart:
 
 
 def accumulator(update: Update) -> Chart:
-    """The running total after every microbatch, with the full batch's sum and mean."""
+    """The running total after every microbatch, with the full batch's sum and mean and the four reductions."""
     scalar = len(update.coordinates) == 1 and update.complete
     index = [microbatch.index + 1 for microbatch in update.microbatches]
     totals = [m.running_total.values[0] if scalar else m.running_total.norm for m in update.microbatches]
@@ -117,44 +127,55 @@ def accumulator(update: Update) -> Chart:
         "<br>cosine to the full batch %{customdata[2]:.4f}<br>relative error if used now %{customdata[3]:.2g}"
         "<extra></extra>"
     )
-    few = len(index) <= 12
-    traces = [
-        go.Bar(
-            x=index,
-            y=totals,
-            customdata=details,
-            hovertemplate=hover,
-            name="running total",
-            marker={"color": theme.YOURS, "opacity": 0.85},
-            width=0.6 if few else None,
-            text=[number(total) for total in totals] if few else None,
-            textposition="outside",
-            cliponaxis=False,
-        )
-    ]
+    few = len(index) <= 10
+    bars = go.Bar(
+        x=index, y=totals, customdata=details, hovertemplate=hover, marker={"color": theme.YOURS, "opacity": 0.8},
+        width=0.6 if few else None, text=[number(total) for total in totals] if few else None,
+        textposition="inside", insidetextanchor="end", insidetextfont={"color": "white"}, cliponaxis=False,
+    )  # fmt: skip
     full_sum = update.full_sum.values[0] if scalar else update.full_sum.norm
     full_mean = update.reference.values[0] if scalar else update.reference.norm
-    drawn = figure(traces, x="after microbatch", y="gradient" if scalar else "norm of the gradient", showlegend=False)
+    drawn = figure([bars], x="after microbatch", y="gradient" if scalar else "norm of the gradient", showlegend=False)
+    tallest = max(map(abs, totals))
     for value, name, dash in ((full_sum, "full-batch sum", "dash"), (full_mean, "full-batch mean", "dot")):
-        drawn.add_hline(
-            y=value,
-            line={"color": theme.REFERENCE, "width": 2, "dash": dash},
-            annotation={"text": f"{name} {number(value)}", "font_size": 12},
-            annotation_position="top left",
+        if abs(value) <= 3 * tallest:
+            label = {"text": f"{name} {number(value)}", "font_size": 12}
+            line = {"color": theme.REFERENCE, "width": 2, "dash": dash}
+            drawn.add_hline(value, line=line, annotation=label, annotation_position="top left")
+    outcomes = {n: v.values[0] if scalar else v.norm for n, v in update.reductions.items()}
+    within = {name: value for name, value in outcomes.items() if abs(value) <= 3 * tallest}
+    for value, text in ladder(within, span=max(tallest, *map(abs, within.values())) if within else tallest):
+        drawn.add_annotation(
+            x=1, xref="paper", xanchor="left", y=value, text=f"◂ {text}", showarrow=False, font_size=12, align="left"
         )
-    drawn.update_layout(hovermode="closest", xaxis={"dtick": 1} if few else {}, margin_t=22)
-    last = number(totals[-1])
+    drawn.update_layout(
+        hovermode="closest", xaxis={"dtick": 1, "range": [0.4, len(index) + 0.6]} if few else {},
+        margin={"t": 20, "r": 160}, uniformtext={"minsize": 10, "mode": "hide"},
+    )  # fmt: skip
     meant = "means" if update.reduction.endswith("of_means") else "sums"
+    divided = {"mean": "the number of examples", "mean_of_means": "the number of microbatches"}
+    shown = " → ".join(number(t) for t in totals) if few else f"{number(totals[0])} → … → {number(totals[-1])}"
     return Chart(
-        f"Accumulator: running total of the microbatch gradients' {meant}",
+        f"Accumulator: running total of the microbatches' gradient {meant}",
         drawn,
-        f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it"
-        + {"mean": " by the number of examples.", "mean_of_means": " by the number of microbatches."}.get(
-            update.reduction, " by nothing."
-        ),
-        f"{' → '.join(number(t) for t in totals) if few else number(totals[0]) + ' → … → ' + last}, "
-        f"full-batch sum {number(full_sum)}.",
+        f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it by "
+        f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it.",
+        f"{shown}; the full-batch sum is {number(full_sum)}"
+        + (", off this scale." if abs(full_sum) > 3 * tallest else "."),
     )
+
+
+def ladder(outcomes: dict[str, float], span: float) -> list[tuple[float, str]]:
+    """Heights and labels for named values beside an axis of that span; values too close to tell apart share a label."""
+    rungs: list[list[tuple[float, str]]] = []
+    for name, value in sorted(outcomes.items(), key=lambda item: item[1]):
+        if not np.isfinite(value):
+            continue
+        if rungs and value - rungs[-1][0][0] < 0.09 * span:
+            rungs[-1].append((value, name))
+        else:
+            rungs.append([(value, name)])
+    return [(rung[0][0], "<br>".join(f"{name} {number(value)}" for value, name in rung)) for rung in rungs]
 
 
 def reductions(update: Update) -> Chart:
@@ -163,8 +184,6 @@ def reductions(update: Update) -> Chart:
     names = list(update.reductions)[::-1]
     values = [update.reductions[n].values[0] if scalar else update.reductions[n].norm for n in names]
     full = update.reference.values[0] if scalar else update.reference.norm
-    finite = np.isfinite([*values, full]).all()
-    log = bool(finite and min(*values, full) > 0 and max(values) > 20 * min(values))
     chosen = [name == update.reduction for name in names]
     agrees = [update.reduction_agreement[name].relative_error <= AGREES for name in names]
     trace = go.Scatter(
@@ -189,7 +208,7 @@ def reductions(update: Update) -> Chart:
     drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
     drawn.update_layout(
         hovermode="closest",
-        xaxis={"type": "log", "dtick": 1} if log else {},
+        xaxis=logarithmic(np.array([*values, full])),
         yaxis={"automargin": True, "title": "", "range": [-0.5, 3.7]},
         margin_l=8,
     )

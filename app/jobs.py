@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from lab.microscope import Update
 from lab.plan import Plan
+from lab.record import Record
 from lab.run import Progress, Run, Training
 from lab.settings import Settings
 
@@ -91,15 +92,18 @@ class Job:
 
     def so_far(self) -> Run | None:
         """The run as far as it got; None before its first update."""
-        if self.run:
+        if self.run or self._training is None:
             return self.run
         with self._turn:
             return self._training.run() if self._training and self._training.step else self.run
 
-    def progress(self) -> Progress | None:
-        """Where the training stands; None before its first update."""
+    def progress(self) -> tuple[Progress, Record, Record] | None:
+        """Where the training stands, its record and its held-out measurements; None before the first update."""
+        if self._training is None:
+            return None
         with self._turn:
-            return self._training.progress() if self._training and self._training.step else None
+            training = self._training
+            return (training.progress(), training.record(), training.held_out()) if training and training.step else None
 
     def update(self, run: Run, step: int) -> "Future[Update]":
         """Update `step` of the run, opened in the background and kept."""

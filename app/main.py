@@ -6,9 +6,10 @@ import streamlit as st
 
 from app import words
 
-LOGO = Path(__file__).parents[1] / "assets" / "logo.svg"
+ASSETS = Path(__file__).parents[1] / "assets"
 
-st.set_page_config(page_title=words.TITLE, page_icon=str(LOGO), layout="wide")
+st.set_page_config(page_title=words.TITLE, page_icon=str(ASSETS / "logo.svg"), layout="wide")
+st.logo(str(ASSETS / "wordmark.svg"), size="medium", icon_image=str(ASSETS / "logo.svg"))
 st.html(Path(__file__).with_name("page.css"))
 
 

@@ -6,7 +6,7 @@ The script is the `plotly.min.js` of the installed plotly package, served by `ap
 
 from pathlib import Path
 
-import streamlit as st
+from streamlit.components.v2 import component
 
 from app.figures import Chart
 
@@ -19,7 +19,7 @@ HTML = """
 </figure>
 """
 
-_component = st.components.v2.component(
+_component = component(
     "training_lab_chart",
     html=HTML,
     css=(HERE / "chart.css").read_text(encoding="utf-8"),

@@ -26,7 +26,7 @@ function themed(layout, element) {
   const style = getComputedStyle(element);
   const text = style.getPropertyValue("--st-text-color").trim() || style.color;
   const background = style.getPropertyValue("--st-background-color").trim() || "#fff";
-  const grid = style.getPropertyValue("--st-border-color").trim() || "rgba(127,127,127,0.25)";
+  const grid = "rgba(127,127,127,0.25)";
   const copy = { ...layout, font: { ...layout.font, color: text, family: style.fontFamily } };
   copy.hoverlabel = { bgcolor: background, bordercolor: grid, font: { color: text } };
   for (const name of Object.keys(copy)) {

@@ -8,6 +8,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from app import controls, figures, jobs, words
 from app.chart import chart
 from lab import findings
+from lab.microscope import Update
 from lab.run import Run
 from lab.settings import Settings
 
@@ -52,8 +53,11 @@ def page():
 
 
 def heading(settings: Settings):
-    """What is trained, in one line."""
-    st.html(f'<p class="headline">{html.escape(findings.headline(settings))}</p>')
+    """What is trained, in one line, and what to look at."""
+    look = words.TASK_LOOK[settings.task]
+    st.html(
+        f'<p class="headline">{html.escape(findings.headline(settings))}</p><p class="look">{html.escape(look)}</p>'
+    )
 
 
 @st.fragment(run_every=POLL)
@@ -63,10 +67,11 @@ def in_progress(settings: Settings):
     if job.ended.is_set():
         st.rerun()
     left, right = st.columns([5, 1], vertical_alignment="center")
-    progress = job.progress()
-    if progress is None:
+    seen = job.progress()
+    if seen is None:
         left.progress(0.0, text=words.WAITING)
     else:
+        progress, record, held_out = seen
         text = words.TRAINING.format(
             step=progress.step, steps=progress.steps, loss=findings.number(progress.loss),
             seconds=f"{progress.seconds:.1f}", remaining=f"{progress.remaining:.1f}",
@@ -77,8 +82,8 @@ def in_progress(settings: Settings):
         jobs.leave(session())
         st.session_state.stopped = (settings, run)
         st.rerun()
-    if progress is not None:
-        curves(settings, progress.record(), progress.held_out())
+    if seen is not None:
+        curves(settings, record, held_out)
 
 
 def show_stopped(settings: Settings, run: Run | None):
@@ -98,35 +103,54 @@ def show_stopped(settings: Settings, run: Run | None):
 def show(settings: Settings, run: Run, job: jobs.Job | None):
     """A run, and one of its updates under the microscope."""
     heading(settings)
-    numbers(run)
+    tiles = st.empty()
+    with tiles:
+        numbers(run, None)
     for finding in findings.of_run(run):
         st.markdown(f"{ICONS[finding.level]} {finding.text}")
     curves(settings, run.record, run.held_out)
     microscope(run, job)
+    with tiles:
+        numbers(run, opened(run, job, 0))
 
 
-def numbers(run: Run):
-    """The four numbers a reader looks for first."""
-    final, record = run.final, run.record
+def opened(run: Run, job: jobs.Job | None, step: int) -> Update:
+    """One update of the run; kept with the job, so that it is opened once."""
+    return job.update(run, step).result() if job else run.at(step)
+
+
+def numbers(run: Run, first: Update | None):
+    """The numbers a reader looks for first."""
+    final = run.final
     tiles = []
     if "held_out_accuracy" in final:
         tiles.append(("held-out accuracy", findings.percent(final["held_out_accuracy"])))
     elif "held_out_loss" in final:
         tiles.append(("held-out loss", findings.number(final["held_out_loss"])))
     elif len(final.get("params", ())) == 1:
-        tiles.append(("parameter w at the end", findings.number(float(final["params"][0]))))
-    tiles.append(("last training loss", findings.number(final["loss"])))
-    tiles.append(("updates", f"{record.length:,}"))
+        tiles.append(("w after the last update", findings.number(float(final["params"][0]))))
+    tiles.append(("loss of the last batch", findings.number(final["loss"])))
+    tiles.append(("first update against the full batch", verdict(first) if first else "…"))
     tiles.append(("an update takes", f"{findings.number(run.seconds['per_update'] * 1000)} ms"))
-    for column, (label, value) in zip(st.columns(len(tiles)), tiles, strict=True):
-        column.metric(label, value)
+    cells = "".join(
+        f"<div><span>{html.escape(label)}</span><strong>{html.escape(value)}</strong></div>" for label, value in tiles
+    )
+    st.html(f'<div class="tiles">{cells}</div>')
+
+
+def verdict(update: Update) -> str:
+    """Whether the gradient agrees with the full batch, in two words."""
+    error = update.agreement.relative_error
+    if error <= findings.AGREES:
+        return "✓ agrees"
+    return f"✗ off by {findings.percent(error)}" if error < 10 else f"✗ {findings.number(error + 1)} times"
 
 
 def curves(settings: Settings, record, held_out):
     """Loss and learning rate over the run."""
     left, right = st.columns(2)
     with left:
-        chart(figures.loss(settings, record, held_out, st.session_state.get("log", True)), key="loss")
+        chart(figures.loss(settings, record, held_out), key="loss")
     with right:
         chart(figures.learning_rate(settings, record), key="rate")
 
@@ -140,7 +164,7 @@ def microscope(run: Run, job: jobs.Job | None):
     if last > 0:
         st.session_state.step = min(st.session_state.get("step", 0), last)
         step = st.slider("update", 0, last, key="step", help="Any update of the run, replayed bit for bit.")
-    update = job.update(run, step).result() if job else run.at(step)
+    update = opened(run, job, step)
     for finding in findings.of_update(update):
         st.markdown(f"{ICONS[finding.level]} **Update {step:,}**: {finding.text}")
     left, right = st.columns([3, 2])
