@@ -1,12 +1,13 @@
 """Widgets <-> `Settings` <-> address. A session's settings are always legal; a refused value stays in its widget."""
 
 import html
+from collections.abc import Mapping
 
 import streamlit as st
 
 from app import words
 from lab.key import Key, SettingsError
-from lab.settings import GROUPS, KEYS, SAMPLED, TASKS, Settings, about_key
+from lab.settings import GROUPS, KEYS, SAMPLED, TASKS, Settings, about_key, split_words
 
 OPEN = ("task", "batch", "optimizer")
 """Groups that are open on a first visit."""
@@ -36,10 +37,23 @@ def current() -> Settings:
         try:
             state.settings = Settings.from_query(query)
         except SettingsError as refusal:
-            state.settings = state.get("settings", Settings())
             state.refused = {"address": str(refusal)}
+            state.settings = _legal_part(query)
         _publish()
     return state.settings
+
+
+def _legal_part(given: Mapping[str, object]) -> Settings:
+    """The settings of a mapping without the keys that are refused."""
+    settings = Settings()
+    kept = {}
+    for name in [key for key in KEYS if key in given]:
+        try:
+            settings = Settings(**kept, **{name: given[name]})
+        except SettingsError:
+            continue
+        kept[name] = given[name]
+    return settings
 
 
 def _publish():
@@ -48,65 +62,49 @@ def _publish():
     st.query_params.from_dict(st.session_state.query)
 
 
-def choose(**changes):
-    """Take these changes, or say why not and keep the settings."""
+def choose(changes: Mapping[str, object], place: str) -> bool:
+    """Take these changes; or keep the settings, and say why not at `place`. Returns whether they were taken."""
     state = st.session_state
-    for name in changes:
+    for name in ("address", place, *changes):
         state.refused.pop(name, None)
-    state.refused.pop("address", None)
     try:
         state.settings = _replaced(state.settings, changes)
     except SettingsError as refusal:
-        state.refused[next(iter(changes))] = str(refusal)
-        return
+        state.refused[place] = str(refusal)
+        return False
     _publish()
+    return True
 
 
-def _replaced(settings: Settings, changes: dict) -> Settings:
-    """The settings with the changes; a new task keeps only what is legal for it."""
+def _replaced(settings: Settings, changes: Mapping[str, object]) -> Settings:
+    """The settings with the changes; a new task starts from its own defaults and keeps what is not about the task."""
     if changes.get("task", settings.task) == settings.task:
         return settings.replace(**changes)
-    kept = {"task": changes["task"]}
-    for name, value in settings.changed().items():
-        if name in kept or about_key(name).by_task or about_key(name).high_by_task or about_key(name).group == "task":
-            continue
-        try:
-            Settings(**kept, **{name: value})
-        except SettingsError:
-            continue
-        kept[name] = value
-    return Settings(**kept)
+    general = {
+        name: value
+        for name, value in settings.changed().items()
+        if not (about_key(name).by_task or about_key(name).high_by_task or about_key(name).group == "task")
+    }
+    return _legal_part({"task": changes["task"], **general}).replace(**changes)
 
 
 def _from_widget(name: str):
-    """Take what a widget holds; a deselected choice means the default."""
-    choose(**{name: st.session_state[f"set_{name}"]})
+    """Take what a widget holds."""
+    choose({name: st.session_state[f"set_{name}"]}, place=name)
 
 
 def _exact():
     """Take the words typed into the box of exact settings."""
-    state = st.session_state
-    state.refused.pop("exact", None)
     try:
-        given = Settings.from_words(state.exact.split())
-        names = [word.partition("=")[0] for word in state.exact.split()]
-        choose(**{name: getattr(given, name) for name in names})
-        state.exact = ""
+        if choose(split_words(st.session_state.exact.split()), place="exact"):
+            st.session_state.exact = ""
     except SettingsError as refusal:
-        state.refused["exact"] = str(refusal)
+        st.session_state.refused["exact"] = str(refusal)
 
 
 def reset(group: str):
     """Every setting of the group back to its default."""
-    kept = {
-        name: value for name, value in st.session_state.settings.changed().items() if about_key(name).group != group
-    }
-    st.session_state.refused = {}
-    try:
-        st.session_state.settings = Settings(**kept)
-    except SettingsError as refusal:
-        st.session_state.refused = {group: str(refusal)}
-    _publish()
+    choose({name: None for name in KEYS if about_key(name).group == group}, place=group)
 
 
 def refusal(name: str):
@@ -121,7 +119,6 @@ def sidebar():
     settings: Settings = st.session_state.settings
     used, changed = settings.used(), settings.changed()
     with st.sidebar:
-        refusal("address")
         for group in GROUPS:
             names = [name for name in used if about_key(name).group == group]
             differs = any(name in changed for name in names)

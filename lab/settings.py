@@ -226,7 +226,7 @@ class Settings:
         whole = max(1, self.steps // 4) if self.schedule in REPEATED else self.steps
         return self.decay_steps or whole
 
-    def replace(self, **changes: Any) -> "Settings":
+    def replace(self, /, **changes: Any) -> "Settings":
         """These settings with some keys changed; keys at their default follow the defaults of a new task."""
         return Settings(**{**self.changed(), **changes})
 

@@ -35,7 +35,7 @@ def page():
     """Draw the page for the settings of this session."""
     settings = controls.current()
     controls.sidebar()
-    settings = st.session_state.settings
+    controls.refusal("address")
     stopped = st.session_state.get("stopped")
     if stopped and stopped[0] == settings:
         show_stopped(settings, stopped[1])
