@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
@@ -43,7 +44,7 @@ def current() -> Settings:
     return state.settings
 
 
-def _legal_part(given: Mapping[str, object]) -> Settings:
+def _legal_part(given: Mapping[str, Any]) -> Settings:
     """The settings of a mapping without the keys that are refused."""
     settings = Settings()
     kept = {}
@@ -62,7 +63,7 @@ def _publish():
     st.query_params.from_dict(st.session_state.query)
 
 
-def choose(changes: Mapping[str, object], place: str) -> bool:
+def choose(changes: Mapping[str, Any], place: str) -> bool:
     """Take these changes; or keep the settings, and say why not at `place`. Returns whether they were taken."""
     state = st.session_state
     for name in ("address", place, *changes):
@@ -76,7 +77,7 @@ def choose(changes: Mapping[str, object], place: str) -> bool:
     return True
 
 
-def _replaced(settings: Settings, changes: Mapping[str, object]) -> Settings:
+def _replaced(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings with the changes; a new task starts from its own defaults and keeps what is not about the task."""
     if changes.get("task", settings.task) == settings.task:
         return settings.replace(**changes)

@@ -103,10 +103,20 @@ def text_of(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
+def _float32(word: str) -> float:
+    """The number a word says, if float32 can hold it; nan and inf are numbers here."""
+    value = float(word)
+    if math.isfinite(value) and abs(value) > 3.4e38:
+        raise OverflowError
+    return value
+
+
 def parse_numbers(text: str) -> tuple[float, ...]:
     """`1,2,nan` -> (1.0, 2.0, nan)."""
     try:
-        return tuple(float(word) for word in text.split(","))
+        return tuple(_float32(word) for word in text.split(","))
+    except OverflowError:
+        raise ValueError("must be numbers up to 3.4e38, the largest of float32") from None
     except ValueError:
         raise ValueError("must be numbers with commas between them") from None
 
@@ -115,9 +125,11 @@ def parse_gradients(text: str) -> tuple[tuple[tuple[float, ...], ...], ...]:
     """`2:0/0:2,1:1` -> groups of examples of vectors: (((2, 0),), ((0, 2), (1, 1)))."""
     try:
         groups = tuple(
-            tuple(tuple(float(word) for word in example.split(":")) for example in group.split(","))
+            tuple(tuple(_float32(word) for word in example.split(":")) for example in group.split(","))
             for group in text.split("/")
         )
+    except OverflowError:
+        raise ValueError("must be numbers up to 3.4e38, the largest of float32") from None
     except ValueError:
         raise ValueError("must be numbers with , / or : between them") from None
     if len({len(example) for group in groups for example in group}) > 1:

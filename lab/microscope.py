@@ -189,8 +189,10 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
     complete = len(full) <= LISTED
     listed = np.arange(len(full)) if complete else np.argsort(-np.abs(full), kind="stable")[:NAMED]
     divisor = reduction.divisor(recipe.reduction, jnp.float32(weight), len(filled))
+    with np.errstate(over="ignore"):
+        narrow = full.astype(np.float32)
     seen, reductions, used, stages = jax.device_get(
-        _opened(recipe)(numbers, rate, state, examples, jnp.asarray(full, jnp.float32), divisor, jnp.asarray(listed))
+        _opened(recipe)(numbers, rate, state, examples, jnp.asarray(narrow), divisor, jnp.asarray(listed))
     )
 
     def vector(summary) -> Vector:

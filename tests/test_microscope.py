@@ -1,0 +1,203 @@
+"""One update opened: totals by hand, every reduction against float64, stages, names, and JSON."""
+
+import json
+
+import jax
+import numpy as np
+import oracle
+import pytest
+
+from lab import Settings, Update, fit, microscope
+from lab.microscope import agreement
+from lab.record import to_json
+from lab.reference import gradient
+
+
+def opened(step: int = 0, **keys) -> Update:
+    return fit(Settings(steps=step + 1, schedule="constant", **keys)).at(step)
+
+
+def values(vectors) -> list[list[float]]:
+    return [vector.values.tolist() for vector in vectors]
+
+
+def test_the_worked_example():
+    update = opened(task="scalar")
+    assert values(entry.adds for entry in update.microbatches) == [[10], [50]]
+    assert values(entry.running_total for entry in update.microbatches) == [[10], [60]]
+    assert [entry.loss_sum for entry in update.microbatches] == [5, 25]
+    assert {name: vector.values.tolist() for name, vector in update.reductions.items()} == {
+        "mean": [15], "sum": [60], "mean_of_means": [15], "sum_of_means": [30],
+    }  # fmt: skip
+    assert update.full_sum.values == [60] and update.reference.values == [15] and update.agreement == (0, 1)
+    assert update.stages["learning_rate"].values == [-np.float32(0.01) * 15]
+
+
+def test_one_long_and_three_short():
+    update = opened(task="hand")
+    assert [(entry.examples, entry.weight, entry.loss_sum) for entry in update.microbatches] == [(1, 1, 4), (3, 3, 6)]
+    assert {name: vector.values.tolist() for name, vector in update.reductions.items()} == {
+        "mean": [2.5], "mean_of_means": [3], "sum": [10], "sum_of_means": [6],
+    }  # fmt: skip
+    errors = {name: entry.relative_error for name, entry in update.reduction_agreement.items()}
+    assert errors == pytest.approx({"mean": 0, "mean_of_means": 0.2, "sum": 3, "sum_of_means": 1.4})
+
+
+@pytest.mark.parametrize(
+    ("reduction", "adds", "errors", "cosines"),
+    [
+        ("mean", [[4, 0], [0, 6]], [6 / 52**0.5, 0], [4 / 52**0.5, 1]),
+        ("sum", [[4, 0], [0, 6]], [(2.5**2 + 0.25 + 2) ** 0.5, 3], [4 / 52**0.5, 1]),
+        ("mean_of_means", [[4, 0], [0, 2]], None, [4 / 52**0.5, 14 / 260**0.5]),
+        ("sum_of_means", [[4, 0], [0, 2]], None, [4 / 52**0.5, 14 / 260**0.5]),
+    ],
+)
+def test_the_running_total_is_compared_with_the_full_batch(reduction, adds, errors, cosines):
+    update = opened(task="hand", gradients="4:0/0:2,0:2,0:2", reduction=reduction)
+    assert values(entry.adds for entry in update.microbatches) == adds
+    assert values(entry.running_total for entry in update.microbatches) == np.cumsum(adds, axis=0).tolist()
+    full = np.array([1, 1.5])
+    by = {"mean": 4, "sum": 1, "mean_of_means": 2, "sum_of_means": 1}[reduction]
+    told = [entry.to_full.relative_error for entry in update.microbatches]
+    want = [np.linalg.norm(total / by - full) / np.linalg.norm(full) for total in np.cumsum(adds, axis=0)]
+    np.testing.assert_allclose(told, want, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose([entry.to_full.cosine for entry in update.microbatches], cosines, rtol=1e-6)
+    assert errors is None or reduction == "sum" or told == pytest.approx(errors)
+
+
+def full_batch(settings: Settings, step: int = 0) -> np.ndarray:
+    """The float64 gradient of the mean loss by the oracle, as one vector."""
+    run = fit(settings)
+    params = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(run.state(step).params)]
+    order = run._plan.inputs(step).examples
+    rows = np.asarray(order.rows)[np.asarray(order.filled)]
+    batch = {k: v[rows].astype(np.float64 if k == "x" else v.dtype) for k, v in run.task.train.items()}
+    _, sums = oracle.SUMS[settings.task](params, batch)
+    return np.concatenate([np.ravel(x) for x in sums]) / len(rows)
+
+
+@pytest.mark.parametrize(("batch_size", "microbatches"), [*[(256, 2**k) for k in range(6)], (250, 8), (255, 32)])
+def test_the_mean_of_digits_is_the_full_batch_however_it_is_cut(batch_size, microbatches):
+    settings = Settings(batch_size=batch_size, microbatches=microbatches, steps=1)
+    update, full = fit(settings).at(0), full_batch(settings)
+    assert update.agreement.relative_error <= 2e-6 and update.agreement.cosine == pytest.approx(1, abs=1e-9)
+    assert update.reference.norm == pytest.approx(np.linalg.norm(full), rel=1e-9)
+    largest = np.sort(np.abs(full))[::-1][: microscope.NAMED]
+    np.testing.assert_allclose(np.abs(update.reference.values), largest, rtol=1e-9)
+    for name, vector in update.reductions.items():
+        if batch_size == 256:  # all microbatches are even: every reduction is a multiple
+            times = {"mean": 1, "mean_of_means": 1, "sum": 256, "sum_of_means": microbatches}[name]
+            assert vector.norm == pytest.approx(times * np.linalg.norm(full), rel=2e-6)
+            np.testing.assert_allclose(vector.values, times * update.reference.values, rtol=1e-5)
+            assert update.reduction_agreement[name].relative_error == pytest.approx(times - 1, abs=2e-6 * times)
+
+
+def test_uneven_microbatches_of_digits_make_the_mean_of_means_wrong():
+    update = opened(batch_size=250, microbatches=8)
+    assert [entry.examples for entry in update.microbatches] == [32] * 7 + [26]
+    assert update.reduction_agreement["mean_of_means"].relative_error > 1e-3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(task="scalar", ys="1,2,3,-1", steps=3), Settings(task="hand", gradients="1:2/3:4,5:6", steps=3),
+        Settings(task="linear", steps=3), Settings(hidden="", steps=3), Settings(hidden="9,7", batch_size=100, steps=3),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("step", [0, 2])
+def test_the_reference_agrees_with_numpy(settings, step):
+    run = fit(settings)
+    examples = run._plan.inputs(step).examples
+    rows = np.asarray(examples.rows)[np.asarray(examples.filled)]
+    batch = {name: array[rows] for name, array in run.task.train.items()}
+    got, weight = gradient(run.task.loss, run.state(step).params, batch)
+    assert weight == settings.batch_size and got.dtype == np.float64
+    np.testing.assert_allclose(got, full_batch(settings, step), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("clip_at", ["update", "microbatch"])
+def test_the_stages_in_order(clip_at):
+    update = opened(
+        task="hand", gradients="3:4/-3:4", optimizer="momentum", clip="global_norm", clip_at=clip_at, w="1,1"
+    )
+    if clip_at == "update":
+        want = dict(accumulate=[0, 8], reduce_microbatches=[0, 4], clip=[0, 1], optimizer=[0, 1],
+                    learning_rate=[0, -0.1], update=[1, 0.9])  # fmt: skip
+    else:
+        want = dict(accumulate=[0, 1.6], reduce_microbatches=[0, 0.8], optimizer=[0, 0.8],
+                    learning_rate=[0, -0.08], update=[1, 0.92])  # fmt: skip
+    assert list(update.stages) == list(want)
+    for name, vector in update.stages.items():
+        np.testing.assert_allclose(vector.values, want[name], rtol=1e-6, atol=1e-7)
+        assert vector.norm == pytest.approx(np.linalg.norm(want[name]), rel=1e-6)
+
+
+@pytest.mark.parametrize("poison", ["nan", "inf", "-inf"])
+def test_what_is_not_finite_is_shown(poison):
+    update = opened(task="hand", gradients=f"1/{poison},2")
+    np.testing.assert_array_equal(update.microbatches[1].adds.values, [np.float32(poison)])
+    np.testing.assert_array_equal(update.reductions["mean"].values, [np.float32(poison)])
+    told = json.loads(to_json(update.to_dict()))
+    assert told["microbatches"][1]["gradient"] == [poison] == told["microbatches"][1]["running_total"]
+    assert told["microbatches"][0]["gradient"] == [1] and told["reference"]["gradient"] == [poison]
+
+
+@pytest.mark.parametrize("gradients", ["0/0", "1/-1", "0:0/1:2,-1:-2"])
+def test_a_zero_full_batch_gradient_agrees_with_zero(gradients):
+    update = opened(task="hand", gradients=gradients)
+    assert update.agreement == (0, 1)
+    assert update.microbatches[-1].to_full == (0, 1)
+    assert not any(np.isnan(entry.to_full.relative_error) for entry in update.microbatches)
+
+
+@pytest.mark.parametrize(
+    ("vector", "full", "error", "cosine"),
+    [
+        ([3, 4], [3, 4], 0, 1), ([0, 0], [0, 0], 0, 1), ([0, 0], [3, 4], 1, 0), ([6, 8], [3, 4], 1, 1),
+        ([-3, -4], [3, 4], 2, -1), ([4, -3], [3, 4], 2**0.5, 0), ([1, 1], [0, 0], np.inf, 0),
+        ([np.nan, 0], [3, 4], np.nan, np.nan),
+    ],
+)  # fmt: skip
+def test_agreement_worked_out_by_hand(vector, full, error, cosine):
+    np.testing.assert_allclose(agreement(np.float32(vector), np.float64(full)), (error, cosine), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        (dict(task="scalar"), ["w"]),
+        (dict(task="hand", gradients="1:2:3"), ["w[0]", "w[1]", "w[2]"]),
+        (dict(task="linear"), ["b", *[f"w[{i}]" for i in range(10)]]),
+    ],
+)
+def test_coordinates_have_names(keys, names):
+    update = opened(**keys)
+    assert update.coordinates == names and update.complete
+
+
+def test_a_large_vector_gives_a_few_named_coordinates():
+    settings = Settings(hidden="12", steps=1)
+    update, full = fit(settings).at(0), full_batch(settings)
+    names = [*[f"0.bias[{i}]" for i in range(12)], *[f"0.weight[{i},{j}]" for i in range(64) for j in range(12)],
+             *[f"1.bias[{i}]" for i in range(10)], *[f"1.weight[{i},{j}]" for i in range(12) for j in range(10)]]  # fmt: skip
+    assert len(names) == len(full) and not update.complete and len(update.coordinates) == 8
+    for name, value in zip(update.coordinates, update.reference.values, strict=True):
+        assert full[names.index(name)] == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("keys", [dict(task="scalar"), dict(task="hand", gradients="nan:1/2:3"), dict(hidden="8")])
+def test_the_json_is_valid_and_has_the_documented_keys(keys):
+    told = json.loads(to_json(opened(**keys).to_dict()))
+    assert {"step", "microbatches", "reductions", "reference", "agreement", "stages", "update"} <= set(told)
+    documented = {"device", "index", "examples", "weight", "loss_sum", "gradient_norm", "running_total_norm",
+                  "cosine_to_full"}  # fmt: skip
+    small = keys.get("task") in ("scalar", "hand")
+    for k, entry in enumerate(told["microbatches"]):
+        assert documented <= set(entry) and entry["index"] == k
+        assert ("gradient" in entry, "running_total" in entry) == (small, small)
+    assert set(told["reductions"]) == {"mean", "sum", "mean_of_means", "sum_of_means"}
+    assert [stage["name"] for stage in told["stages"]][:2] == ["accumulate", "reduce_microbatches"]
+    assert ("applied" in told["update"], "gradient" in told["reference"]) == (small, small)
+    assert set(told["agreement"]) == {"relative_error", "cosine"}

@@ -1,0 +1,216 @@
+"""The page's script, run without a browser: settings, address, refusals, and what its charts are given."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from lab import Settings, fit
+
+pytestmark = pytest.mark.page
+MAIN = Path(__file__).parents[1] / "app" / "main.py"
+
+
+def opened(**query: str) -> AppTest:
+    app = AppTest.from_file(str(MAIN), default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    return settled(app.run())
+
+
+def settled(app: AppTest) -> AppTest:
+    """The page once its run is there; a browser looks four times a second, this looks as often as it can."""
+    while any(button.key == "stop" for button in app.button):
+        app.run()
+    assert not app.exception
+    return app
+
+
+def said(app: AppTest) -> str:
+    """Every word of the main page and the refusals in the sidebar."""
+    return "\n".join([*(m.value for m in app.markdown), *(e.proto.body for e in app.get("html"))])
+
+
+def charts(app: AppTest) -> dict[str, dict[str, Any]]:
+    """Key -> what the chart component was given, with the figure read."""
+    found = {}
+    for element in app.get("bidi_component"):
+        data = json.loads(element.proto.json)
+        found[element.proto.id.rsplit("-", 1)[-1]] = data | {"figure": json.loads(data["figure"])}
+    return found
+
+
+def numbers(array: Any) -> np.ndarray:
+    """A Plotly array, plain or packed."""
+    if isinstance(array, dict):
+        return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
+    return np.array(array, float)
+
+
+def address(app: AppTest) -> dict[str, str]:
+    return {name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()}
+
+
+def test_first_visit_shows_the_default_run_that_lab_fit_gives():
+    app = opened()
+    run = fit(Settings())
+    shown = charts(app)
+    assert list(shown) == ["loss", "rate", "accumulator", "reductions"]
+    assert np.array_equal(numbers(shown["loss"]["figure"]["data"][0]["y"]), run.record["loss"])
+    assert np.array_equal(numbers(shown["loss"]["figure"]["data"][1]["y"]), run.held_out["loss"].astype(np.float32))
+    assert np.array_equal(numbers(shown["rate"]["figure"]["data"][0]["y"]), run.record["learning_rate"])
+    assert f"{100 * run.final['held_out_accuracy']:.3g} %" in said(app)
+    assert "256 examples = 8 microbatches x 32" in said(app)
+    assert address(app) == {"v": "1"}
+
+
+def test_scalar_shows_10_then_60_and_the_four_reductions():
+    app = opened(task="scalar")
+    shown = charts(app)
+    assert numbers(shown["accumulator"]["figure"]["data"][0]["y"]).tolist() == [10, 60]
+    dots = shown["reductions"]["figure"]["data"][0]
+    names = [name.replace("<b>", "").replace("</b>", "") for name in dots["y"]]
+    values = dict(zip(names, numbers(dots["x"]), strict=True))
+    assert values == {"mean": 15, "mean_of_means": 15, "sum": 60, "sum_of_means": 30}
+    assert "10 → 60" in shown["accumulator"]["summary"]
+    assert "✓ agrees" in said(app)
+
+
+def test_lines_of_the_accumulator_stand_at_the_full_batch_sum_and_mean():
+    lines = charts(opened(task="scalar"))["accumulator"]["figure"]["layout"]["shapes"]
+    assert sorted(line["y0"] for line in lines) == [15, 60]
+
+
+def test_sum_is_called_out_with_its_factor():
+    app = opened(task="scalar", reduction="sum")
+    assert "sum is 4 times the full-batch gradient" in said(app)
+    assert "✗ off by 300 %" in said(app)
+
+
+def test_moving_a_slider_changes_run_and_address():
+    app = opened()
+    before = numbers(charts(app)["loss"]["figure"]["data"][0]["y"])
+    settled(app.select_slider(key="set_learning_rate").set_value(0.001).run())
+    after = numbers(charts(app)["loss"]["figure"]["data"][0]["y"])
+    assert np.array_equal(after, fit(Settings(learning_rate=0.001)).record["loss"])
+    assert not np.array_equal(before, after)
+    assert address(app) == {"v": "1", "learning_rate": "0.001"}
+
+
+def test_address_restores_every_setting():
+    settings = Settings(
+        task="linear", batch_size=77, microbatches=3, reduction="sum_of_means", optimizer="lion", learning_rate=0.0123,
+        weight_decay=0.07, schedule="warmup_linear", warmup_steps=7, decay_steps=33, final_fraction=0.125, steps=44,
+        schedule_counts="microbatches", clip="value", clip_threshold=0.77, clip_at="microbatch", seed=9, noise=0.44,
+    )  # fmt: skip
+    app = opened(**settings.query())
+    assert app.session_state["settings"] == settings
+    assert address(app) == settings.query()
+    assert np.array_equal(numbers(charts(app)["loss"]["figure"]["data"][0]["y"]), fit(settings).record["loss"])
+
+
+def test_address_with_a_mistake_keeps_the_rest_and_says_why():
+    app = opened(microbatches="4", lerning_rate="3", steps="-5")
+    assert "did you mean learning_rate?" in said(app)
+    assert app.session_state["settings"] == Settings(microbatches=4)
+    assert address(app) == {"v": "1", "microbatches": "4"}
+    assert "loss" in charts(app)
+
+
+@pytest.mark.parametrize("value", ["<img src=x onerror=alert(1)>", "[a](http://example.com)", "**b**", "inf", "1e999"])
+def test_words_from_the_address_are_shown_as_text(value):
+    app = opened(steps=value)
+    refusals = [e.proto.body for e in app.get("html") if 'class="refusal"' in e.proto.body]
+    assert len(refusals) == 1
+    assert "<img" not in refusals[0]
+    assert not any(value in m.value for m in app.markdown)
+
+
+def test_a_refused_text_keeps_the_run_and_says_what_is_legal():
+    app = opened(task="scalar")
+    settled(app.text_input(key="set_xs").set_value("1,two").run())
+    assert "xs=1,two: must be numbers" in said(app)
+    assert app.text_input(key="set_xs").value == "1,two"
+    assert app.session_state["settings"] == Settings(task="scalar")
+    assert "10 → 60" in charts(app)["accumulator"]["summary"]
+    settled(app.text_input(key="set_xs").set_value("2,2").run())
+    assert "must be numbers" not in said(app)
+    assert app.session_state["settings"].xs == "2,2"
+
+
+def test_exact_settings_take_words_and_refuse_in_place():
+    app = opened()
+    settled(app.text_input(key="exact").set_value("batch_size=250 microbatches=7").run())
+    assert app.session_state["settings"] == Settings(batch_size=250, microbatches=7)
+    assert "250 examples do not divide by 7" in said(app)
+    settled(app.text_input(key="exact").set_value("batch_size=9999").run())
+    assert "batch_size=9999: must be 1 to 1438" in said(app)
+    assert app.session_state["settings"] == Settings(batch_size=250, microbatches=7)
+    settled(app.text_input(key="exact").set_value("nonsense").run())
+    assert "settings are written KEY=VALUE" in said(app)
+    settled(app.text_input(key="exact").set_value("task=scalar reduction=sum").run())
+    assert app.session_state["settings"] == Settings(task="scalar", reduction="sum")
+
+
+def test_a_new_task_keeps_what_is_not_about_the_task():
+    app = opened(clip="global_norm", reduction="sum", hidden="8", learning_rate="0.3")
+    settled(app.selectbox(key="set_task").set_value("hand").run())
+    assert app.session_state["settings"] == Settings(task="hand", clip="global_norm", reduction="sum")
+
+
+def test_reset_puts_a_group_back_and_leaves_the_others():
+    app = opened(microbatches="2", reduction="sum", learning_rate="0.1")
+    settled(app.button(key="reset_batch").click().run())
+    assert app.session_state["settings"] == Settings(learning_rate=0.1)
+    assert "reset_batch" not in [button.key for button in app.button]
+
+
+def test_only_controls_that_matter_are_shown():
+    keys = {w.key for w in [*opened().select_slider, *opened().selectbox]}
+    assert "set_clip_threshold" not in keys
+    assert "set_warmup_steps" not in keys
+    keys = {w.key for w in opened(clip="value", schedule="warmup_cosine").select_slider}
+    assert {"set_clip_threshold", "set_warmup_steps"} <= keys
+
+
+def test_the_microscope_opens_the_chosen_update():
+    app = opened(task="scalar", schedule="linear")
+    settled(app.slider(key="step").set_value(3).run())
+    update = fit(Settings(task="scalar", schedule="linear")).at(3)
+    totals = [microbatch.running_total.values[0] for microbatch in update.microbatches]
+    assert numbers(charts(app)["accumulator"]["figure"]["data"][0]["y"]).tolist() == pytest.approx(totals)
+    assert "**Update 3**" in said(app)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"task": "hand", "gradients": "nan/1,2"},
+        {"task": "hand", "gradients": "0/0"},
+        {"task": "hand", "gradients": "inf/1", "clip": "global_norm"},
+        {"task": "hand", "gradients": "2:0/0:2", "clip": "value", "clip_at": "microbatch"},
+        {"task": "scalar", "steps": "1"},
+        {"task": "scalar", "learning_rate": "1000", "steps": "100"},
+        {"task": "scalar", "xs": "1e30,1e30"},
+        {"task": "scalar", "microbatches": "64"},
+        {"task": "linear", "batch_size": "1", "microbatches": "1", "steps": "5000"},
+        {"task": "digits", "hidden": "", "steps": "2", "batch_size": "1438", "microbatches": "64"},
+        {"learning_rate": "0", "steps": "3"},
+        {"learning_rate": "1000", "optimizer": "sgd", "steps": "40"},
+    ],
+)
+def test_odd_runs_are_drawn_and_explained(query):
+    app = opened(**query)
+    shown = charts(app)
+    assert list(shown) == ["loss", "rate", "accumulator", "reductions"]
+    assert all(chart["title"] and chart["read"] and chart["summary"] for chart in shown.values())
+
+
+def test_a_run_that_is_not_finite_says_from_which_update_on():
+    app = opened(task="scalar", learning_rate="1000", steps="100")
+    bad = int(np.flatnonzero(~fit(Settings(task="scalar", learning_rate=1000, steps=100)).record["finite"])[0])
+    assert f"not a finite number from update {bad} on" in said(app)
