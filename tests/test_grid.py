@@ -16,16 +16,16 @@ CLIPS = [("none", "update"), *((clip, at) for at in ("update", "microbatch") for
          ("global_norm", "value", "per_tensor", "adaptive"))]  # fmt: skip
 
 BASE: dict[str, dict[str, Any]] = {
-    "scalar": dict(xs="1,-2,3,0.5,1.5", ys="2,1,0,-1,4", w=0.3),
-    "hand": dict(w="0.5,-1"),
-    "linear": dict(noise=0.5),
-    "digits": dict(hidden="8", batch_size=250),
+    "scalar": {"xs": "1,-2,3,0.5,1.5", "ys": "2,1,0,-1,4", "w": 0.3},
+    "hand": {"w": "0.5,-1"},
+    "linear": {"noise": 0.5},
+    "digits": {"hidden": "8", "batch_size": 250},
 }
 CUTS: dict[str, list[dict[str, Any]]] = {
-    "scalar": [dict(microbatches=m) for m in (1, 2, 3, 8)],
-    "hand": [dict(gradients=g) for g in ("4:1", "4:1,2:0,2:3", "4:1/2:0,2:3,2:-1", "1:2/-3:1,2:2/0.5:0.25/1:1")],
-    "linear": [dict(batch_size=b, microbatches=m) for b, m in ((64, 1), (100, 3), (97, 8), (5, 8))],
-    "digits": [dict(microbatches=m) for m in (1, 2, 3, 8)],
+    "scalar": [{"microbatches": m} for m in (1, 2, 3, 8)],
+    "hand": [{"gradients": g} for g in ("4:1", "4:1,2:0,2:3", "4:1/2:0,2:3,2:-1", "1:2/-3:1,2:2/0.5:0.25/1:1")],
+    "linear": [{"batch_size": b, "microbatches": m} for b, m in ((64, 1), (100, 3), (97, 8), (5, 8))],
+    "digits": [{"microbatches": m} for m in (1, 2, 3, 8)],
 }
 RATES = {"sgd": 0.02, "momentum": 0.01, "adam": 0.02, "adamw": 0.02, "lion": 0.01}
 
@@ -60,7 +60,7 @@ def expected(settings: Settings, start: list[np.ndarray]) -> tuple[list[np.ndarr
 def check(**keys: Any) -> Run:
     """A run with a linear schedule agrees with the oracle, in its parameters and in every column."""
     rate = RATES[keys.get("optimizer", "sgd")]
-    keys = dict(schedule="linear", learning_rate=rate, steps=6, weight_decay=0.3, seed=3) | keys
+    keys = {"schedule": "linear", "learning_rate": rate, "steps": 6, "weight_decay": 0.3, "seed": 3} | keys
     run = fit(Settings(**keys))
     start = leaves(run.state(0).params)
     params, rows = expected(run.settings, start)

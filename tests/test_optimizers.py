@@ -67,7 +67,7 @@ def one(**keys) -> float:
     [("sgd", 0.2, 0.2), ("momentum", 0.2, 0.38), ("adam", 0.1, 0.1), ("adamw", 0.1, 0.1), ("lion", 0.1, 0.1)],
 )
 def test_the_first_two_updates_worked_out_by_hand(name, first, second):
-    keys = dict(gradients="2", w=0, optimizer=name, weight_decay=0)
+    keys = {"gradients": "2", "w": 0, "optimizer": name, "weight_decay": 0}
     np.testing.assert_allclose([one(**keys), one(**keys, steps=2)], [-first, -first - second], rtol=1e-5)
 
 
@@ -89,12 +89,21 @@ def test_a_zero_gradient_moves_nothing_and_is_a_number(name):
 
 
 def test_moments_and_counter_move_once_an_update():
-    run = fit(Settings(task="hand", gradients="3/-1", w=0, optimizer="adam", learning_rate=0.1, steps=1))
+    run = fit(Settings(task="hand", gradients="3/-1", w="0", optimizer="adam", learning_rate=0.1, steps=1))
     np.testing.assert_allclose(run.params["w"], [-0.1], rtol=1e-5)
     assert abs(run.params["w"][0] + 0.140022) > 0.04
     state = run.state(1).optimizer
     assert state.count == 1
     np.testing.assert_allclose([state.mu["w"][0], state.nu["w"][0]], [0.1, 0.001], rtol=1e-4)
+
+
+def test_an_opened_update_shows_the_direction_and_what_was_applied():
+    opened = fit(Settings(task="hand", gradients="3/-1", w="0", optimizer="adam", steps=1)).at(0)
+    shown = {name: vector.values.tolist() for name, vector in opened.stages.items()}
+    assert shown["accumulate"] == [2] and shown["reduce_microbatches"] == [1]
+    np.testing.assert_allclose(
+        [shown["optimizer"], shown["learning_rate"], shown["update"]], [[1], [-0.1], [-0.1]], 1e-5
+    )
 
 
 @pytest.mark.parametrize("microbatches", [1, 2, 3, 8])
@@ -109,6 +118,6 @@ def test_adam_does_not_care_for_the_scale_of_a_gradient():
 
 
 def test_weight_decay_is_decoupled():
-    keys = dict(gradients="2", w=5, weight_decay=0.5)
+    keys = {"gradients": "2", "w": 5, "weight_decay": 0.5}
     np.testing.assert_allclose(one(optimizer="adamw", **keys), 5 - 0.1 * (1 + 0.5 * 5), rtol=1e-6)
     np.testing.assert_allclose(one(optimizer="lion", **keys), 5 - 0.1 * (1 + 0.5 * 5), rtol=1e-6)

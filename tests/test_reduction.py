@@ -27,7 +27,9 @@ def moved(**keys) -> list[float]:
     return (-fit(settings).params["w"]).tolist()
 
 
-@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 9)), min_size=1, max_size=8), st.sampled_from(REDUCTIONS))
+@given(
+    st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 9)), min_size=1, max_size=8), st.sampled_from(REDUCTIONS)
+)
 def test_reductions_agree_with_their_definitions(pieces, kind):
     sums = [np.array([g, -2.0 * g, 1.0]) * (weight > 0) for g, weight in pieces]
     weights = [weight for _, weight in pieces]
@@ -41,12 +43,12 @@ def test_reductions_agree_with_their_definitions(pieces, kind):
 @pytest.mark.parametrize(
     ("sums", "weights", "values"),
     [
-        ([4, 6], [1, 3], dict(mean=2.5, sum=10, mean_of_means=3, sum_of_means=6)),
-        ([50, 270], [100, 900], dict(mean=0.32, sum=320, mean_of_means=0.4, sum_of_means=0.8)),
-        ([6, 0], [3, 0], dict(mean=2, sum=6, mean_of_means=1, sum_of_means=2)),
-        ([3, 13], [2, 2], dict(mean=4, sum=16, mean_of_means=4, sum_of_means=8)),
-        ([8, 8, 8, 8], [4, 4, 4, 4], dict(mean=2, sum=32, mean_of_means=2, sum_of_means=8)),
-        ([0, 0], [0, 0], dict(mean=0, sum=0, mean_of_means=0, sum_of_means=0)),
+        ([4, 6], [1, 3], {"mean": 2.5, "sum": 10, "mean_of_means": 3, "sum_of_means": 6}),
+        ([50, 270], [100, 900], {"mean": 0.32, "sum": 320, "mean_of_means": 0.4, "sum_of_means": 0.8}),
+        ([6, 0], [3, 0], {"mean": 2, "sum": 6, "mean_of_means": 1, "sum_of_means": 2}),
+        ([3, 13], [2, 2], {"mean": 4, "sum": 16, "mean_of_means": 4, "sum_of_means": 8}),
+        ([8, 8, 8, 8], [4, 4, 4, 4], {"mean": 2, "sum": 32, "mean_of_means": 2, "sum_of_means": 8}),
+        ([0, 0], [0, 0], {"mean": 0, "sum": 0, "mean_of_means": 0, "sum_of_means": 0}),
     ],
 )
 @pytest.mark.parametrize("kind", REDUCTIONS)
@@ -69,11 +71,21 @@ def test_the_dtype_of_the_gradient_is_kept(kind, dtype):
     assert jax.tree.map(lambda x: x.dtype, whole) == jax.tree.map(lambda x: x.dtype, tree)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [("mean", 2.5), ("sum", 10), ("mean_of_means", 3), ("sum_of_means", 6)]
-)
+@pytest.mark.parametrize(("kind", "value"), [("mean", 2.5), ("sum", 10), ("mean_of_means", 3), ("sum_of_means", 6)])
 def test_one_long_token_among_three_short_ones(kind, value):
     assert moved(gradients="4/2,2,2", reduction=kind) == [value]
+
+
+def test_an_opened_update_shows_all_four_reductions_and_the_one_it_used():
+    want = {"mean": 0.32, "sum": 32, "mean_of_means": 0.4, "sum_of_means": 0.8}
+    gradients = ",".join(["0.5"] * 10) + "/" + ",".join(["0.3"] * 90)
+    for kind in REDUCTIONS:
+        opened = fit(Settings(task="hand", gradients=gradients, reduction=kind, steps=1)).at(0)
+        assert {name: vector.values.item() for name, vector in opened.reductions.items()} == pytest.approx(
+            want, rel=1e-5
+        )
+        np.testing.assert_allclose(opened.stages["reduce_microbatches"].values, [want[kind]], rtol=1e-5)
+        np.testing.assert_allclose(opened.reference.values, [0.32], rtol=1e-6)
 
 
 def test_uneven_microbatches_as_multisteps_has_them():
@@ -89,7 +101,9 @@ def test_uneven_microbatches_as_multisteps_has_them():
         assert moved(gradients="4/2,2,2") == [2.5] != [-float(w)]  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("cut", ["3,1,2,6,3,1,5,3", "3,1,2,6/3,1,5,3", "3,1/2,6/3,1/5,3", "3/1/2/6/3/1/5/3", "3/1,2,6,3,1,5/3"])
+@pytest.mark.parametrize(
+    "cut", ["3,1,2,6,3,1,5,3", "3,1,2,6/3,1,5,3", "3,1/2,6/3,1/5,3", "3/1/2/6/3/1/5/3", "3/1,2,6,3,1,5/3"]
+)
 def test_the_mean_does_not_depend_on_the_cut(cut):
     assert moved(gradients=cut) == [3]
 
@@ -98,7 +112,9 @@ def test_a_sum_grows_with_the_number_of_examples_and_adam_hides_it():
     two = "2/2/2/2"
     assert [moved(gradients=two, reduction=kind) for kind in REDUCTIONS] == [[2], [8], [2], [8]]
     for kind in REDUCTIONS:
-        np.testing.assert_allclose(moved(gradients=two, reduction=kind, optimizer="adam", learning_rate=0.1), [0.1], rtol=1e-5)
+        np.testing.assert_allclose(
+            moved(gradients=two, reduction=kind, optimizer="adam", learning_rate=0.1), [0.1], rtol=1e-5
+        )
 
 
 def test_the_float32_accumulator_does_not_stop_where_half_precision_does():
@@ -108,7 +124,9 @@ def test_the_float32_accumulator_does_not_stop_where_half_precision_does():
         assert reduce("sum", np.ones(2 * stops), np.ones(2 * stops), dtype) == stops
 
 
-@pytest.mark.parametrize(("kind", "value"), [("mean", 28 / 3), ("sum", 28), ("mean_of_means", 3.5), ("sum_of_means", 28)])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("mean", 28 / 3), ("sum", 28), ("mean_of_means", 3.5), ("sum_of_means", 28)]
+)
 def test_three_examples_in_eight_microbatches(kind, value):
     run = fit(Settings(task="scalar", xs="1,2,3", microbatches=8, reduction=kind, steps=1))
     np.testing.assert_allclose(run.record["grad_norm"], [value], rtol=1e-6)

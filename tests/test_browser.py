@@ -1,0 +1,209 @@
+"""The page in a real browser: headless Chromium drives the installed `training-lab`."""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+pytestmark = pytest.mark.browser
+COMMAND = Path(sys.executable).with_name("training-lab")
+CHROMIUM = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PATIENT = 60_000
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with subprocess.Popen([COMMAND, "--no-browser", "--port", str(port)], stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
+                break
+            except OSError:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        yield address
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Browser, server: str) -> Iterator[Page]:
+    """A page that fails the test on any script error or on any request to another place."""
+    context = browser.new_context(viewport={"width": 1366, "height": 768}, base_url=server)
+    opened = context.new_page()
+    opened.set_default_timeout(PATIENT)
+    troubles: list[str] = []
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    opened.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+    opened.on(
+        "request", lambda request: None if urlparse(request.url).netloc in ("", urlparse(server).netloc)
+        else troubles.append(request.url),
+    )  # fmt: skip
+    yield opened
+    context.close()
+    assert troubles == []
+
+
+def drawn(page: Page, key: str) -> list[float]:
+    """The heights Plotly drew for the first trace of a chart."""
+    return page.evaluate(
+        "key => Array.from(document.querySelector(`.st-key-${key} .plot, [class*='-${key}'] .plot`).data[0].y)", key
+    )
+
+
+def settled(page: Page):
+    """Wait until the run, and its first update, are on the page."""
+    page.wait_for_function(
+        "() => { const t = document.querySelector('.tiles'); return t && !t.innerText.includes('…')"
+        " && document.querySelectorAll('.lab-chart .main-svg').length >= 8 }"
+    )
+
+
+def tiles(page: Page) -> str:
+    return page.locator(".tiles").inner_text()
+
+
+def press(page: Page, key: str, arrow: str):
+    """Move a slider of the sidebar one stop."""
+    page.locator(f".st-key-set_{key} input[type=range]").focus()
+    page.keyboard.press(arrow)
+
+
+def query(page: Page) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlparse(page.url).query).items()}
+
+
+def test_first_page_is_a_finished_run(page: Page):
+    page.goto("/")
+    settled(page)
+    accuracy = re.search(r"held-out accuracy\s+([\d.]+) %", tiles(page))
+    assert accuracy is not None
+    assert float(accuracy.group(1)) >= 95
+    assert "✓ agrees" in tiles(page)
+    for title in ("Loss over the run", "Learning rate over the run", "Accumulator", "What each reduction would have"):
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+    expect(page.get_by_text("mean over 8 microbatches agrees with the full batch")).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Training loss 2"))).to_be_visible()
+
+
+def test_a_slider_move_changes_picture_and_address(page: Page):
+    page.goto("/?task=scalar")
+    settled(page)
+    before, address = tiles(page), query(page)
+    press(page, "learning_rate", "ArrowRight")
+    page.wait_for_function("before => document.querySelector('.tiles').innerText !== before", arg=before)
+    assert query(page) != address
+    assert query(page)["learning_rate"] == "0.02"
+    page.go_back()
+    page.wait_for_function("before => document.querySelector('.tiles').innerText.startsWith(before)", arg=before[:30])
+    expect(page.locator(".headline")).to_contain_text("sgd, 0.01 ")
+
+
+def test_an_address_restores_a_run(page: Page):
+    page.goto("/?v=1&task=hand&gradients=4/2,2,2&reduction=mean_of_means&steps=5")
+    settled(page)
+    expect(page.locator(".headline")).to_have_text("hand · 4 examples = 2 microbatches · mean_of_means · sgd, 0.1 · 5 updates")
+    assert "✗ off by 20 %" in tiles(page)
+    expect(page.get_by_text("an example in the smallest weighs 3 times as much")).to_be_visible()
+    assert page.locator(".st-key-set_gradients input").input_value() == "4/2,2,2"
+
+
+def test_scalar_bars_are_10_and_60(page: Page):
+    page.goto("/?task=scalar")
+    settled(page)
+    assert drawn(page, "accumulator") == [10, 60]
+
+
+def test_stop_stops_the_training(page: Page):
+    page.goto("/?task=digits&steps=200000")
+    stop = page.get_by_role("button", name="Stop")
+    page.wait_for_function("() => /update [\\d,]+ of 200,000/.test(document.body.innerText)")
+    stop.click()
+    expect(page.get_by_text(re.compile(r"Stopped after update [\d,]+ of 200,000"))).to_be_visible()
+    expect(stop).to_have_count(0)
+    settled(page)
+    page.get_by_role("button", name="Run again").click()
+    expect(stop).to_be_visible()
+    press(page, "microbatches", "ArrowLeft")
+    expect(page.locator(".headline")).to_contain_text("4 microbatches x 64")
+
+
+def test_zoom_survives_new_data(page: Page):
+    page.goto("/?task=scalar")
+    settled(page)
+    zoom = "document.querySelector('[class*=loss] .plot, .lab-chart .plot')"
+    page.evaluate(f"() => Plotly.relayout({zoom}, {{'xaxis.range': [2, 6]}})")
+    before = tiles(page)
+    press(page, "learning_rate", "ArrowRight")
+    page.wait_for_function("before => document.querySelector('.tiles').innerText !== before", arg=before)
+    assert page.evaluate(f"() => {zoom}.layout.xaxis.range") == [2, 6]
+
+
+def test_a_bad_address_is_explained_and_nothing_in_it_runs(page: Page):
+    page.goto("/?task=scalar&steps=<img src=x onerror=\"document.title='owned'\">")
+    settled(page)
+    expect(page.get_by_role("alert").first).to_contain_text("steps=<img src=x")
+    assert page.title() != "owned"
+    assert drawn(page, "accumulator") == [10, 60]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_screen_shows_everything_without_scrolling_sideways(browser: Browser, server: str, scheme):
+    context = browser.new_context(viewport={"width": 420, "height": 800}, base_url=server, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENT)
+    page.goto("/?task=scalar")
+    settled(page)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 420
+    widths = page.evaluate("() => [...document.querySelectorAll('.lab-chart .plot')].map(plot => plot.scrollWidth)")
+    assert max(widths) <= 420
+    context.close()
+
+
+def test_every_response_is_protected(server: str):
+    with urllib.request.urlopen(server) as response:
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+def test_other_host_names_are_refused(server: str):
+    request = urllib.request.Request(f"{server}/_stcore/host-config", headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request)
+
+
+def test_a_busy_port_is_refused_in_one_sentence(server: str):
+    port = server.rsplit(":", 1)[1]
+    done = subprocess.run([COMMAND, "--no-browser", "--port", port], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"training-lab: --port {port}: cannot be used; give a free port from 1024 to 65535\n"
