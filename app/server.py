@@ -11,11 +11,13 @@ from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAIN = Path(__file__).with_name("main.py")
+HOSTS = ["127.0.0.1", "localhost"]
 FIRST_PORT, LAST_PORT = 8501, 8599
 MESSAGES_A_SECOND, BURST = 30, 120
 """A browser sends at most about 10 messages a second; a flood is slowed down to this, so that others are served."""
@@ -132,10 +134,10 @@ def serve(port: int | None, browser: bool) -> int:
     app = st.App(
         MAIN,
         routes=[Mount("/plotly", StaticFiles(directory=str(library)))],
-        middleware=[Middleware(Headers), Middleware(Limit)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Headers), Middleware(Limit)],
     )
     threading.Thread(target=warm_up, daemon=True).start()
     threading.Thread(target=announce, args=(f"http://127.0.0.1:{port}", browser), daemon=True).start()
     sys.argv = [str(MAIN)]
-    app.run(config={"server.port": port, "server.allowedHosts": ["127.0.0.1", "localhost"]})
+    app.run(config={"server.port": port, "server.allowedHosts": HOSTS})
     return 0

@@ -132,7 +132,9 @@ def test_a_slider_move_changes_picture_and_address(page: Page):
 def test_an_address_restores_a_run(page: Page):
     page.goto("/?v=1&task=hand&gradients=4/2,2,2&reduction=mean_of_means&steps=5")
     settled(page)
-    expect(page.locator(".headline")).to_have_text("hand · 4 examples = 2 microbatches · mean_of_means · sgd, 0.1 · 5 updates")
+    expect(page.locator(".headline")).to_have_text(
+        "hand · 4 examples = 2 microbatches · mean_of_means · sgd, 0.1 · 5 updates"
+    )
     assert "✗ off by 20 %" in tiles(page)
     expect(page.get_by_text("an example in the smallest weighs 3 times as much")).to_be_visible()
     assert page.locator(".st-key-set_gradients input").input_value() == "4/2,2,2"
@@ -161,12 +163,19 @@ def test_stop_stops_the_training(page: Page):
 def test_zoom_survives_new_data(page: Page):
     page.goto("/?task=scalar")
     settled(page)
-    zoom = "document.querySelector('[class*=loss] .plot, .lab-chart .plot')"
-    page.evaluate(f"() => Plotly.relayout({zoom}, {{'xaxis.range': [2, 6]}})")
-    before = tiles(page)
+    area = page.locator(".lab-chart .plot .nsewdrag").first.bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + 0.2 * area["width"], area["y"] + 0.5 * area["height"])
+    page.mouse.down()
+    page.mouse.move(area["x"] + 0.6 * area["width"], area["y"] + 0.5 * area["height"], steps=5)
+    page.mouse.up()
+    seen = "document.querySelector('.lab-chart .plot').layout.xaxis.range"
+    page.wait_for_function(f"() => {seen}[0] > 1")
+    zoomed, before = page.evaluate(f"() => {seen}"), tiles(page)
     press(page, "learning_rate", "ArrowRight")
     page.wait_for_function("before => document.querySelector('.tiles').innerText !== before", arg=before)
-    assert page.evaluate(f"() => {zoom}.layout.xaxis.range") == [2, 6]
+    settled(page)
+    assert page.evaluate(f"() => {seen}") == zoomed
 
 
 def test_a_bad_address_is_explained_and_nothing_in_it_runs(page: Page):

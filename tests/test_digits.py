@@ -35,7 +35,8 @@ def test_the_origin_and_the_licence_are_noted():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "scale"), [*[(jnp.float16, scale) for scale in (1e-3, 1, 30)], *[(jnp.float32, 10.0**k) for k in range(-3, 9)]]
+    ("dtype", "scale"),
+    [*[(jnp.float16, scale) for scale in (1e-3, 1, 30)], *[(jnp.float32, 10.0**k) for k in range(-3, 9)]],
 )
 def test_the_loss_is_the_cross_entropy(dtype, scale):
     draw = np.random.default_rng(0)

@@ -38,7 +38,9 @@ def test_a_shape_that_changes_compiles_once_more(shape):
     assert traces(Settings(**FIRST | shape)) == before + 1 == traces(Settings(**FIRST | shape))
 
 
-@pytest.mark.parametrize("kind", [dict(reduction="sum"), dict(optimizer="lion"), dict(clip="value"), dict(clip_at="microbatch")], ids=str)
+@pytest.mark.parametrize(
+    "kind", [dict(reduction="sum"), dict(optimizer="lion"), dict(clip="value"), dict(clip_at="microbatch")], ids=str
+)
 def test_a_kind_that_changes_is_another_program_compiled_once(kind):
     settings = Settings(**FIRST | kind)
     assert Plan(settings).recipe != Plan(Settings(**FIRST)).recipe

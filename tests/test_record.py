@@ -64,7 +64,10 @@ def test_float32_survives_json_exactly():
 
 
 def test_records_join_end_to_end():
-    one, two = Record({"a": np.array([1, 2]), "b": np.array([0.5, 1])}), Record({"a": np.array([3]), "b": np.array([2.0])})
+    one, two = (
+        Record({"a": np.array([1, 2]), "b": np.array([0.5, 1])}),
+        Record({"a": np.array([3]), "b": np.array([2.0])}),
+    )
     joined = join([one, two])
     assert joined.length == 3 and joined["a"].tolist() == [1, 2, 3] and joined["b"].tolist() == [0.5, 1, 2]
     assert join(iter([one]))["a"].tolist() == [1, 2] and dict(joined).keys() == {"a", "b"} and len(joined) == 2

@@ -2,7 +2,6 @@
 
 const SCRIPT = "/plotly/plotly.min.js";
 const CONFIG = {
-  responsive: true,
   displaylogo: false,
   displayModeBar: "hover",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "pan2d", "zoom2d"],
@@ -57,9 +56,9 @@ export default function ({ data, parentElement }) {
   dark.addEventListener("change", redraw);
   let width = plot.clientWidth;
   const resized = new ResizeObserver(() => {
-    if (plot.clientWidth === width || !plot.data) return;
+    if (!plot.clientWidth || plot.clientWidth === width || !plot.data) return;
     width = plot.clientWidth;
-    library.then((Plotly) => Plotly.Plots.resize(plot));
+    library.then((Plotly) => (plot.clientWidth ? Plotly.Plots.resize(plot) : undefined));
   });
   resized.observe(plot);
   return () => {
