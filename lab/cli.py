@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from lab.key import SettingsError
+from lab.key import SettingsError, shown
 from lab.settings import GROUPS, KEYS, TASKS, Settings, about_key
 
 
@@ -169,10 +169,15 @@ def inspect(given: argparse.Namespace) -> int:
 
 def check_writable(path: str | None):
     """Refuse a file that cannot be written before any training."""
-    if path and path != "-":
-        folder = Path(path).resolve().parent
-        if not folder.is_dir() or Path(path).is_dir():
-            raise SettingsError(f"{path}: cannot be written; give a file in a folder that exists")
+    if not path or path == "-":
+        return
+    file = Path(path)
+    try:
+        fits = file.resolve().parent.is_dir() and not file.is_dir()
+    except (OSError, ValueError):
+        fits = False
+    if not fits:
+        raise SettingsError(f"{shown(path)}: cannot be written; give a file in a folder that exists")
 
 
 def say(title: str, found):

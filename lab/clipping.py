@@ -1,5 +1,6 @@
 """Gradient clips: `clip(gradient, params, threshold) -> gradient`. Norms are taken in float32, always."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,15 @@ Clip = Callable[[Any, Any, jax.Array], Any]
 
 
 def norm(tree: Any) -> jax.Array:
-    """Euclidean norm of all entries of a pytree together, float32 []."""
-    return jnp.sqrt(sum(jnp.square(x.astype(jnp.float32)).sum() for x in jax.tree.leaves(tree)))
+    """Euclidean norm of all entries of a pytree together, float32 [].
+
+    Entries whose squares would leave float32 are scaled first: the norm of [3e19, 4e19] is 5e19, not infinity.
+    """
+    wide = [x.astype(jnp.float32) for x in jax.tree.leaves(tree)]
+    largest = functools.reduce(jnp.maximum, [jnp.abs(x).max() for x in wide])
+    extreme = ((largest > 1e15) & jnp.isfinite(largest)) | ((largest < 1e-15) & (largest > 0))
+    scale = jnp.where(extreme, largest, 1)
+    return scale * jnp.sqrt(sum(jnp.square(x / scale).sum() for x in wide))
 
 
 def shorten(tree: Any, threshold: jax.Array) -> Any:
@@ -21,6 +29,12 @@ def shorten(tree: Any, threshold: jax.Array) -> Any:
     longer = length > threshold
     factor = jnp.where(longer, threshold / jnp.where(longer, length, 1), 1)
     return jax.tree.map(lambda x: (x.astype(jnp.float32) * factor).astype(x.dtype), tree)
+
+
+def shortened(before: Any, after: Any) -> jax.Array:
+    """Whether a clip made any entry smaller, bool []."""
+    smaller = jax.tree.map(lambda x, y: (jnp.abs(y) < jnp.abs(x)).any(), before, after)
+    return jnp.stack(jax.tree.leaves(smaller)).any()
 
 
 def none(gradient: Any, params: Any, threshold: jax.Array) -> Any:

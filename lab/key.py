@@ -17,6 +17,12 @@ def require(condition: bool, refusal: str):
         raise SettingsError(refusal)
 
 
+def shown(value: Any) -> str:
+    """A value as a refusal quotes it: on one line, and cut short where nobody would read on."""
+    text = " ".join(text_of(value).splitlines())
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
 @dataclasses.dataclass(frozen=True)
 class Key:
     """What is known of one setting besides its value.
@@ -62,7 +68,7 @@ class Key:
             SettingsError: it is not.
         """
         if self.choices:
-            return self._choice(name, str(given))
+            return self._choice(name, text_of(given))
         if self.parse:
             return self._parsed_text(name, given, self.parse)
         return self._number(name, given, task, whole)
@@ -70,22 +76,22 @@ class Key:
     def _choice(self, name: str, value: str) -> str:
         near = difflib.get_close_matches(value, self.choices, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        require(value in self.choices, f"{name}={value}: must be one of {', '.join(self.choices)}{hint}")
+        require(value in self.choices, f"{name}={shown(value)}: must be one of {', '.join(self.choices)}{hint}")
         return value
 
     def _parsed_text(self, name: str, given: Any, parse: Callable[[str], Any]) -> str:
         if not isinstance(given, str):
-            given = ",".join(map(text_of, given)) if isinstance(given, Iterable) else text_of(given)
+            given = ",".join(map(text_of, given)) if _is_sequence(given) else text_of(given)
         text = "".join(given.split())
         require(len(text) <= 4000, f"{name}: is {len(text)} characters long; at most 4000 can be typed")
         try:
             parse(text)
         except ValueError as error:
-            raise SettingsError(f"{name}={text}: {error}, such as {self.default}") from None
+            raise SettingsError(f"{name}={shown(text)}: {error}, such as {self.default}") from None
         return text
 
     def _number(self, name: str, given: Any, task: str, whole: bool) -> int | float:
-        refusal = f"{name}={given}: must be {'a whole number' if whole else 'a number'}, {self.legal(task)}"
+        refusal = f"{name}={shown(given)}: must be {'a whole number' if whole else 'a number'}, {self.legal(task)}"
         try:
             value = math.nan if isinstance(given, bool) else float(given)
         except (TypeError, ValueError, OverflowError):
@@ -93,20 +99,31 @@ class Key:
         require(not math.isnan(value) and not (whole and value % 1), refusal)
         require(
             self.low <= value <= self.high_for(task) and value > self.above,
-            f"{name}={given}: must be {self.legal(task)}" + (f"; {self.cure}" if self.cure else ""),
+            f"{name}={shown(given)}: must be {self.legal(task)}" + (f"; {self.cure}" if self.cure else ""),
         )
         return int(value) if whole else value
 
 
 def text_of(value: Any) -> str:
     """A value as it is typed: 0.01, 64, mean."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        short = f"{value:.12g}"
+        return short if float(short) == value or value != value else repr(value)
+    try:
+        return str(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def _is_sequence(value: Any) -> bool:
+    """Whether it can be gone through; an array without axes says it can, and cannot."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
 def _float32(word: str) -> float:
     """The number a word says, if float32 can hold it; nan and inf are numbers here."""
     value = float(word)
-    if math.isfinite(value) and abs(value) > 3.4e38:
+    if math.isfinite(value) and abs(value) > 3.4028234e38:
         raise OverflowError
     return value
 

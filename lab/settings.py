@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from lab.key import Key, SettingsError, parse_gradients, parse_numbers, parse_widths, require, text_of
+from lab.key import Key, SettingsError, parse_gradients, parse_numbers, parse_widths, require, shown, text_of
 
 VOCABULARY = 1
 """Version of the keys and defaults, written into every address as `v`."""
@@ -164,13 +164,18 @@ class Settings:
         used=lambda s: s.task in SAMPLED,
     )  # fmt: skip
 
+    def __new__(cls, **given: Any):
+        """Refuses an unknown key before the generated `__init__` would."""
+        check_names(given)
+        return super().__new__(cls)
+
     def __post_init__(self):
         for name, field in KEYS.items():
             given = getattr(self, name)
             if given is None:
                 value = self._default(name)
             else:
-                value = about_key(name).check(name, given, str(self.task), whole=field.type is int)
+                value = about_key(name).check(name, given, text_of(self.task), whole=field.type is int)
             object.__setattr__(self, name, value)
         self._check_together()
 
@@ -199,8 +204,12 @@ class Settings:
             require(len(parse_numbers(self.w)) == 1, f"w={self.w}: task=scalar has one parameter; give one number")
         if self.task == "hand":
             groups = parse_gradients(self.gradients)
+            most = int(about_key("microbatches").high)
+            require(len(groups) <= most, f"gradients: has {len(groups)} groups between slashes; use at most {most}")
             size, given = len(groups[0][0]), len(parse_numbers(self.w))
-            require(given in (1, size), f"w={self.w}: {given} numbers for {size} coordinates; give 1 or {size}")
+            require(
+                given in (1, size), f"w={self.w}: {given} numbers for {size} coordinate(s); give 1, or one for each"
+            )
             require(
                 self.microbatches == len(groups),
                 f"microbatches={self.microbatches}: gradients has {len(groups)} group(s) between slashes; "
@@ -228,7 +237,7 @@ class Settings:
 
     def replace(self, /, **changes: Any) -> "Settings":
         """These settings with some keys changed; keys at their default follow the defaults of a new task."""
-        return Settings(**{**self.changed(), **changes})
+        return Settings.from_dict({**self.changed(), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Every key with its value."""
@@ -282,11 +291,6 @@ class Settings:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "Settings":
         """From any mapping; unknown keys are refused with the nearest known one."""
-        for name in given:
-            if name not in KEYS:
-                near = difflib.get_close_matches(name, KEYS, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(KEYS)}"
-                raise SettingsError(f"{name}={given[name]}: there is no setting {name}; {hint}")
         return cls(**given)
 
     @classmethod
@@ -298,7 +302,7 @@ class Settings:
             read = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         except OSError as error:
             raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a TOML or JSON file") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SettingsError(f"{path}: is not valid {path.suffix[1:] or 'TOML'} ({error})") from None
         require(isinstance(read, dict), f"{path}: must hold keys and values, such as microbatches = 8")
         return cls.from_dict({**read, **split_words(words)})
@@ -307,6 +311,15 @@ class Settings:
         """The changed keys as a settings file."""
         lines = [f"{name} = {json.dumps(value)}" for name, value in self.changed().items()]
         return "\n".join([*lines, ""])
+
+
+def check_names(given: Mapping[str, Any]):
+    """Refuse unknown keys with the nearest known one."""
+    for name, value in given.items():
+        if name not in KEYS:
+            near = difflib.get_close_matches(name, KEYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(KEYS)}"
+            raise SettingsError(f"{shown(name)}={shown(value)}: there is no setting {shown(name)}; {hint}")
 
 
 def split_words(words: Iterable[str]) -> dict[str, str]:

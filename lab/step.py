@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lab import optimizers, reduction
-from lab.clipping import CLIPS, norm
+from lab.clipping import CLIPS, norm, shortened
 from lab.task import Batch, Params
 
 
@@ -83,12 +83,14 @@ def backward(recipe: Recipe, params: Params, examples: Examples) -> tuple[jax.Ar
     return loss, weight, gradient
 
 
-def clip_microbatch(recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, weight: jax.Array) -> Any:
+def clip_microbatch(
+    recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, weight: jax.Array
+) -> tuple[Any, jax.Array]:
     """Clip a microbatch's own gradient: of its mean loss, or of its sum where the reduction is a plain sum."""
     own = jnp.ones_like(weight) if recipe.reduction == "sum" else jnp.where(weight > 0, weight, 1)
-    mean = jax.tree.map(lambda g: g / own.astype(g.dtype), gradient)
+    mean = lax.optimization_barrier(jax.tree.map(lambda g: g / own.astype(g.dtype), gradient))
     clipped = CLIPS[recipe.clip](mean, params, numbers.clip_threshold)
-    return jax.tree.map(lambda g: g * own.astype(g.dtype), clipped)
+    return jax.tree.map(lambda g: g * own.astype(g.dtype), clipped), shortened(mean, clipped)
 
 
 def update(
@@ -120,8 +122,8 @@ def update(
         unclipped, clipped = (), jnp.float32(0)
         if at_microbatch:
             unclipped = jax.tree.map(jnp.add, totals.unclipped, adds)
-            shorter = clip_microbatch(recipe, numbers, params, gradient, weight)
-            clipped = (norm(shorter) < norm(gradient)).astype(jnp.float32)
+            shorter, touched = clip_microbatch(recipe, numbers, params, gradient, weight)
+            clipped = touched.astype(jnp.float32)
             adds = reduction.contribution(recipe.reduction, shorter, weight)
         accumulator = jax.tree.map(jnp.add, totals.accumulator, adds)
         after = Totals(
@@ -141,7 +143,7 @@ def update(
     def finish(total):
         return reduction.finish(recipe.reduction, total, totals.weight, microbatches)
 
-    reduced = finish(totals.accumulator)
+    reduced = lax.optimization_barrier(finish(totals.accumulator))
     before_clip = norm(finish(totals.unclipped) if at_microbatch else reduced)
     clipped = reduced if at_microbatch else clip(reduced, params, numbers.clip_threshold)
     after_clip = norm(clipped) if recipe.clip != "none" else before_clip
@@ -157,9 +159,9 @@ def update(
         "learning_rate": rate,
         "grad_norm": before_clip,
         "clipped_grad_norm": after_clip,
-        "clipped": totals.clipped / microbatches if at_microbatch else (after_clip < before_clip).astype(jnp.float32),
+        "clipped": totals.clipped / microbatches if at_microbatch else shortened(reduced, clipped).astype(jnp.float32),
         "update_norm": norm(applied),
-        "finite": jnp.isfinite(loss) & jnp.isfinite(after_clip),
+        "finite": jnp.isfinite(loss) & jnp.isfinite(before_clip) & jnp.isfinite(after_clip),
     }
     after = State(jax.tree.map(jnp.add, params, applied), optimizer)
     return after, row, Seen(watched, totals.accumulator, reduced, clipped, direction, applied)

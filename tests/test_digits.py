@@ -1,5 +1,7 @@
 """The digits in assets are the ones scikit-learn distributes, and the split and the loss are as described."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +63,7 @@ def test_a_well_learned_example_keeps_its_digits():
 def test_the_network_has_the_widths_that_were_typed(hidden):
     params = tasks.load(Settings(hidden=hidden)).init(jax.random.key(0))
     sizes = [64, *map(int, hidden.split(",") if hidden else []), 10]
-    assert [layer["weight"].shape for layer in params] == list(zip(sizes[:-1], sizes[1:], strict=True))
+    assert [layer["weight"].shape for layer in params] == list(pairwise(sizes))
     assert all(not layer["bias"].any() for layer in params)
 
 

@@ -1,146 +1,118 @@
-"""Who may import whom, read from the source; and what is loaded by importing the laboratory."""
+"""Imports point one way, and settings can be read without loading JAX."""
 
 import ast
 import subprocess
 import sys
-from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAB = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted(ROOT.glob("lab/**/*.py"))}
-MODULES = {name.removesuffix(".__init__"): path for name, path in LAB.items()}
-APP = sorted(ROOT.glob("app/**/*.py"))
+FILES = sorted((ROOT / "lab").rglob("*.py"))
+MODULES = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES}
+COMPOSED = {"lab.settings": {"lab.key"}, "lab.key": set(), "lab.record": set(), "lab.task": set(),
+            "lab.reduction": set(), "lab.clipping": set(), "lab.reference": set(),
+            "lab.step": {"lab.optimizers", "lab.reduction", "lab.clipping", "lab.task"},
+            "lab.optimizers": set(), "lab.exercise": set()}  # fmt: skip
 
 
-def only_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+def names(node: ast.AST) -> list[str]:
+    """The modules that an import statement names."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        whole = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name if name in MODULES else str(node.module) for name in whole]
+    return []
 
 
-def statements(node: ast.AST, inside_functions: bool):
-    """Import statements below a node; those for type checkers never run and do not count."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        elif not only_for_types(child) and (
-            inside_functions or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        ):
-            yield from statements(child, inside_functions)
+def imports(module: str, everywhere: bool = True) -> set[str]:
+    """What a module imports: everywhere in it, or only when it is loaded."""
+    tree = ast.parse(MODULES[module].read_text())
+    found, waiting = set(), list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if not everywhere and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        found |= set(names(node))
+        waiting += ast.iter_child_nodes(node)
+    return found
 
 
-def imported(statement: ast.stmt) -> set[str]:
-    """`from lab import batches` means lab.batches where that is a module."""
-    if isinstance(statement, ast.Import):
-        return {alias.name for alias in statement.names}
-    assert isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module, "relative import"
-    names = {f"{statement.module}.{alias.name}" for alias in statement.names}
-    return {name if name in MODULES else statement.module for name in names}
-
-
-@cache
-def imports(path: Path, inside_functions: bool = True) -> frozenset[str]:
-    found = statements(ast.parse(path.read_text()), inside_functions)
-    return frozenset(name for statement in found for name in imported(statement))
-
-
-def siblings(module: str) -> set[str]:
-    return {name for name in imports(MODULES[module]) if name.split(".")[0] in ("lab", "app")}
-
-
-def packages(path: Path) -> set[str]:
-    return {name.split(".")[0] for name in imports(path)}
-
-
-def modules_loaded(program: str) -> set[str]:
-    told = f"{program}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
-
-
-def test_the_readers_of_imports_see_what_is_there():
-    source = "import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    from c.d import e\nif x:\n    import g.h"
-    tree = ast.parse(source)
-    assert [sorted(imported(s)) for s in statements(tree, True)] == [["a"], ["c.d"], ["g.h"]]
-    assert [sorted(imported(s)) for s in statements(tree, False)] == [["a"], ["g.h"]]
-    assert "lab.batches" in siblings("lab.plan") and "lab.bar" in siblings("lab.run")
+def own(module: str, everywhere: bool = True) -> set[str]:
+    return {name for name in imports(module, everywhere) if name.split(".")[0] == "lab"}
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_engine_knows_nothing_of_the_page(module):
-    allowed = {"app.server"} if module == "lab.cli" else set()
-    assert packages(MODULES[module]).isdisjoint({"streamlit", "plotly", "sklearn"})
-    assert {name for name in siblings(module) if name.startswith("app")} == allowed
+    outside = {name.split(".")[0] for name in imports(module)}
+    assert outside.isdisjoint({"streamlit", "plotly", "sklearn"})
+    assert "app" not in outside or (module == "lab.cli" and imports(module) & {"app", "app.server"})
+    assert "app" not in {name.split(".")[0] for name in imports(module, everywhere=False)}
 
 
-def test_the_command_line_imports_the_page_only_inside_a_function():
-    assert not any(name.startswith("app") for name in imports(MODULES["lab.cli"], inside_functions=False))
+@pytest.mark.parametrize("module", COMPOSED)
+def test_parts_import_only_the_parts_below_them(module):
+    assert own(module) <= COMPOSED[module]
 
 
-@pytest.mark.parametrize("path", APP, ids=[str(path.relative_to(ROOT)) for path in APP])
-def test_the_page_needs_no_scikit_learn(path):
-    assert "sklearn" not in packages(path)
+def test_there_is_no_cycle():
+    finished, under_way = set(), []
+
+    def visit(module: str):
+        assert module not in under_way, " -> ".join([*under_way, module])
+        if module not in finished:
+            under_way.append(module)
+            for name in sorted(own(module)):
+                visit(name)
+            finished.add(under_way.pop())
+
+    for module in MODULES:
+        visit(module)
+    assert finished == set(MODULES)
 
 
-@pytest.mark.parametrize(
-    ("module", "allowed"),
-    [
-        ("lab.key", set()),
-        ("lab.record", set()),
-        ("lab.task", set()),
-        ("lab.reduction", set()),
-        ("lab.clipping", set()),
-        ("lab.optimizers", set()),
-        ("lab.reference", set()),
-        ("lab.exercise", set()),
-        ("lab.settings", {"lab.key"}),
-        ("lab.batches", {"lab.task"}),
-        ("lab.schedules", {"lab.settings"}),
-        ("lab.step", {"lab.optimizers", "lab.reduction", "lab.clipping", "lab.task"}),
-        ("lab.program", {"lab.reduction", "lab.step"}),
-    ],
-)
-def test_imports_point_one_way(module, allowed):
-    assert siblings(module) == allowed
-
-
-def test_only_the_command_line_stands_above_the_findings():
-    assert {module for module in MODULES if "lab.findings" in siblings(module)} == {"lab.cli"}
-
-
-def test_nothing_in_the_engine_imports_in_a_circle():
-    graph = {
-        module: {name for name in imports(path, inside_functions=False) if name in MODULES} - {module}
-        for module, path in MODULES.items()
-    }
-    order = list(TopologicalSorter(graph).static_order())
-    assert order.index("lab.key") < order.index("lab.settings") < order.index("lab.step") < order.index("lab.run")
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_imports_the_command_and_the_command_loads_only_settings(module):
+    assert module == "lab.cli" or "lab.cli" not in own(module)
+    if module == "lab.cli":
+        assert own(module, everywhere=False) == {"lab.key", "lab.settings"}
 
 
 @pytest.mark.parametrize(
     "program",
     [
         "import lab",
-        "import lab.settings; lab.settings.Settings()",
-        "from lab import Settings; Settings.from_words(['task=hand'])",
-        "import lab.cli; lab.cli.parser()",
-        "import lab.record, lab.key",
+        "from lab.settings import Settings; Settings(task='hand').address()",
+        "import lab; lab.Settings(); lab.SettingsError",
+        "from lab.cli import keys_help, parser; keys_help(); parser().format_help()",
+        "from lab.cli import main\ntry: main(['run', '--help'])\nexcept SystemExit: pass",
+        "from lab.cli import main; main(['run', 'steps=0'])",
+        "import lab.record; lab.record.to_json({})",
     ],
 )
-def test_reading_settings_loads_neither_jax_nor_the_page(program):
-    assert modules_loaded(program).isdisjoint({"jax", "jaxlib", "optax", "streamlit", "plotly", "sklearn", "app"})
+def test_jax_is_not_loaded_before_it_is_needed(program):
+    check = "\nimport sys; assert not {'jax', 'optax', 'streamlit', 'plotly'} & set(sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program + check], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
-def test_a_run_loads_nothing_of_the_page():
-    loaded = modules_loaded("from lab import Settings, fit; fit(Settings(task='scalar', steps=1))")
-    assert "jax" in loaded and loaded.isdisjoint({"streamlit", "plotly", "sklearn", "app"})
-
-
-def test_every_public_name_is_there_and_no_other():
+def test_the_public_names_are_there():
     import lab
 
-    assert sorted(lab.__all__) == sorted(lab.HOMES)
-    assert all(getattr(lab, name).__name__ == name for name in lab.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'train'"):
-        lab.train  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+    for name in lab.__all__:
+        assert getattr(lab, name).__name__ == name
+    assert set(lab.__all__) == set(lab.HOMES)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        lab.nothing  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_only_reduction_divides_by_how_many_there_are():
+    for module, file in MODULES.items():
+        if module.startswith("lab.tasks.") or module in ("lab.step", "lab.task"):
+            assert ".mean(" not in file.read_text() and "jnp.average" not in file.read_text()

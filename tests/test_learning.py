@@ -1,5 +1,7 @@
 """Numbers move and shapes compile; and the tasks are learned, to answers known from elsewhere."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import oracle
@@ -9,7 +11,7 @@ from lab import Settings, fit
 from lab.plan import Plan
 from lab.program import TRACES
 
-FIRST = dict(task="linear", microbatches=5, clip="global_norm", optimizer="adamw", hidden="17")
+FIRST: dict[str, Any] = dict(task="linear", microbatches=5, clip="global_norm", optimizer="adamw", hidden="17")
 
 
 def traces(settings: Settings) -> int:
@@ -112,7 +114,7 @@ def test_the_mean_learns_the_same_however_the_batch_is_cut(microbatches):
 
 
 def test_the_mean_of_means_learns_something_else_where_microbatches_are_uneven():
-    keys = dict(task="linear", batch_size=9, microbatches=8, steps=50)
+    keys: dict[str, Any] = dict(task="linear", batch_size=9, microbatches=8, steps=50)
     right, wrong = fit(Settings(**keys)), fit(Settings(**keys, reduction="mean_of_means"))
     assert abs(right.record["loss"] - wrong.record["loss"]).max() > 0.01
 

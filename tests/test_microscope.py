@@ -168,7 +168,7 @@ def test_a_zero_full_batch_gradient_agrees_with_zero(gradients):
     ],
 )  # fmt: skip
 def test_agreement_worked_out_by_hand(vector, full, error, cosine):
-    np.testing.assert_allclose(agreement(np.float32(vector), np.float64(full)), (error, cosine), atol=1e-12)
+    np.testing.assert_allclose(agreement(np.array(vector, np.float32), np.array(full)), (error, cosine), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_coordinates_have_names(keys, names):
 def test_a_large_vector_gives_a_few_named_coordinates():
     settings = Settings(hidden="12")
     update, full = look(settings), full_batch(settings, Plan(settings).start.params)
-    names = [*[f"0.bias[{i}]" for i in range(12)], *[f"0.weight[{i},{j}]" for i in range(64) for j in range(12)],
-             *[f"1.bias[{i}]" for i in range(10)], *[f"1.weight[{i},{j}]" for i in range(12) for j in range(10)]]  # fmt: skip
+    shapes = {"0.bias": (12,), "0.weight": (64, 12), "1.bias": (10,), "1.weight": (12, 10)}
+    names = [f"{name}[{','.join(map(str, place))}]" for name, shape in shapes.items() for place in np.ndindex(shape)]
     assert len(names) == len(full) and not update.complete and len(update.coordinates) == 8
     for name, value in zip(update.coordinates, update.reference.values, strict=True):
         assert full[names.index(name)] == pytest.approx(value, rel=1e-9)

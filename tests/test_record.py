@@ -53,7 +53,11 @@ def test_anything_is_written_as_valid_json(value):
 
 
 def test_what_is_not_finite_is_a_word():
-    value = {"a": np.float32([1, np.nan, np.inf]), "b": (np.float64(-np.inf), float("nan")), 3: np.bool_(True)}
+    value = {
+        "a": np.array([1, np.nan, np.inf], np.float32),
+        "b": (np.float64(-np.inf), float("nan")),
+        3: np.bool_(True),
+    }
     assert plain(value) == {"a": [1, "nan", "inf"], "b": ["-inf", "nan"], "3": True}
     assert plain(np.array([[1, 2], [3, 4]], np.int8)) == [[1, 2], [3, 4]] and plain(np.float32(0.5)) == 0.5
 

@@ -8,12 +8,12 @@ import pytest
 
 from lab import Run, Settings, fit, plan
 from lab.plan import Plan
-from lab.program import BLOCK, TRACES
+from lab.program import BLOCK
 from lab.run import Training
 
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "digits": dict(hidden="16", batch_size=100, microbatches=3, steps=75, optimizer="adamw", schedule="one_cycle"),
-    "linear": dict(batch_size=30, microbatches=4, steps=100, optimizer="momentum", schedule="cosine", clip="global_norm"),
+    "linear": dict(batch_size=30, microbatches=4, steps=100, optimizer="momentum", schedule="linear", clip="value"),
     "scalar": dict(xs="1,2,3,4,5", microbatches=3, steps=50, optimizer="lion", clip="value", clip_at="microbatch"),
 }  # fmt: skip
 PARTS = ("record", "held_out")
