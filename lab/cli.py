@@ -88,28 +88,31 @@ def refuse(sentence: str) -> int:
 
 def read_settings(given: argparse.Namespace) -> Settings:
     """The settings of a command: the file's, overruled by the words."""
-    if given.settings:
+    if given.settings is not None:
         return Settings.from_file(given.settings, given.words)
     return Settings.from_words(given.words)
 
 
 def write(path: str, text: str):
     """Write to a file, or to standard output for `-`."""
-    if path == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        if path == "-":
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            Path(path).write_text(text, encoding="utf-8")
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be written ({error.strerror}); give another file") from None
+        place = "standard output" if path == "-" else path
+        raise SettingsError(f"{place}: cannot be written ({error.strerror}); give another file") from None
 
 
 def run(given: argparse.Namespace) -> int:
     """`training-lab run`: train, and write what was asked for."""
     settings = read_settings(given)
-    if given.json == given.csv == "-":
-        return refuse("--json - and --csv -: only one of them can have standard output; give the other a file")
+    if given.json is not None and given.json == given.csv:
+        return refuse(f"--json {given.json} and --csv {given.csv}: both cannot go to one place; give two")
     for path in (given.json, given.csv):
         check_writable(path)
 
@@ -169,11 +172,11 @@ def inspect(given: argparse.Namespace) -> int:
 
 def check_writable(path: str | None):
     """Refuse a file that cannot be written before any training."""
-    if not path or path == "-":
+    if path is None or path == "-":
         return
     file = Path(path)
     try:
-        fits = file.resolve().parent.is_dir() and not file.is_dir()
+        fits = bool(path) and file.resolve().parent.is_dir() and not file.is_dir()
     except (OSError, ValueError):
         fits = False
     if not fits:

@@ -60,8 +60,12 @@ def _whole(count: float) -> int:
             "n_microbatches: is traced, and must be known when compiling; "
             'use jax.jit(microbatched_grads, static_argnames="n_microbatches")'
         )
+    if isinstance(count, str | bytes):
+        raise TypeError(f"n_microbatches={count!r}: must be a number such as 2.0")
     try:
         number = float(count)
+    except OverflowError:
+        number = float("inf")
     except (TypeError, ValueError):
         raise TypeError(f"n_microbatches={count!r}: must be a number such as 2.0") from None
     if not number >= 1 or number != number // 1 or number == float("inf"):

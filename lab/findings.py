@@ -6,10 +6,12 @@ import numpy as np
 
 from lab.microscope import Update
 from lab.run import Run
-from lab.settings import SAMPLED, Settings
+from lab.settings import Settings
 
 AGREES = 1e-5
 """Relative error up to which a float32 gradient counts as equal to the float64 reference: rounding, not arithmetic."""
+
+EPSILON = float(np.finfo(np.float32).eps)
 
 
 class Finding(NamedTuple):
@@ -31,7 +33,7 @@ def number(value: float) -> str:
 
 def percent(share: float) -> str:
     """A share as a percentage with three significant digits."""
-    return f"{share * 100:.3g} %"
+    return f"{number(share * 100)} %"
 
 
 def plural(count: int, word: str) -> str:
@@ -76,6 +78,18 @@ def of_update(update: Update) -> list[Finding]:
             )
         ]
     reduced = update.reductions[update.reduction].norm
+    if not np.isfinite(reduced):
+        text = "The microbatches' gradients are finite and their sum is not finite: it overflows float32."
+        return [Finding("warning", text)]
+    parts = sum(m.adds.norm for m in update.microbatches)
+    rounding = len(weights) * EPSILON * parts / (update.stages["accumulate"].norm / reduced if reduced else 1)
+    if error * update.reference.norm <= rounding:
+        text = (
+            f"{update.reduction} over {count} is {percent(error)} off the full batch, all of it rounding: the "
+            f"microbatches' gradients cancel to {number(update.full_sum.norm / parts)} of their size, and float32 "
+            f"keeps about 7 digits."
+        )
+        return [Finding("warning", text)]
     ratio = reduced / update.reference.norm if update.reference.norm else np.inf
     uneven = len(set(weights)) > 1
     least, most = min(weights), max(weights)
@@ -145,8 +159,8 @@ def _settings_notes(settings: Settings) -> list[Finding]:
         found.append(
             Finding(
                 "note",
-                f"{settings.batch_size} examples do not divide by {settings.microbatches}: "
-                f"{full} microbatches of {size}{last}{none}; the empty places are masked.",
+                f"{plural(settings.batch_size, 'example')} cannot be divided by {settings.microbatches}: "
+                f"{full} microbatch{'es' if full > 1 else ''} of {size}{last}{none}; the empty places are masked.",
             )
         )
     if settings.schedule_counts == "microbatches" and settings.schedule != "constant" and settings.microbatches > 1:
@@ -158,6 +172,6 @@ def _settings_notes(settings: Settings) -> list[Finding]:
                 f"are over after {plural(end, 'update')}. Step it once an update (schedule_counts=updates).",
             )
         )
-    if settings.task in SAMPLED and settings.learning_rate == 0:
+    if settings.learning_rate == 0:
         found.append(Finding("note", "The learning rate is 0: nothing can move."))
     return found

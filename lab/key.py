@@ -29,7 +29,7 @@ class Key:
 
     `by_task` and `high_by_task` overrule `default` and `high` for the tasks they name. `structure` marks the
     settings that shape the compiled program; all others are numbers fed to it. `used` tells whether anything
-    reads the setting under the choices made.
+    reads the setting under the choices made. A text has a parser and the form it wants, in words.
     """
 
     group: str
@@ -45,6 +45,7 @@ class Key:
     structure: bool = False
     used: Callable[[Any], bool] = lambda settings: True
     parse: Callable[[str], Any] | None = None
+    form: str = ""
 
     def default_for(self, task: str) -> Any:
         return self.by_task.get(task, self.default)
@@ -59,7 +60,7 @@ class Key:
             return ", ".join(self.choices)
         if self.above > -math.inf:
             return f"above {self.above:g}, at most {high:g}"
-        return f"{self.low:.12g} to {high:.12g}" if self.low > -math.inf else ""
+        return self.form or f"{self.low:.12g} to {high:.12g}"
 
     def check(self, name: str, given: Any, task: str, whole: bool) -> Any:
         """`given` as this setting's type and within its limits.

@@ -152,8 +152,10 @@ def _opened(recipe: Recipe):
 
         def watch(loss, weight, adds, total):
             now = flat(total).astype(jnp.float32) / divisor
-            error = norm(now - full) / norm(full)
-            cosine = jnp.clip(jnp.vdot(now, full) / (norm(now) * norm(full)), -1, 1)
+            distance, lengths = norm(now - full), norm(now) * norm(full)
+            error = jnp.where(distance == 0, 0, distance / norm(full))
+            cosine = jnp.where(lengths == 0, 0, jnp.clip(jnp.vdot(now, full) / lengths, -1, 1))
+            cosine = jnp.where(distance == 0, 1, cosine)
             return {"loss": loss, "weight": weight, "adds": summary(adds), "total": summary(total),
                     "error": error, "cosine": cosine}  # fmt: skip
 

@@ -13,7 +13,7 @@ from lab.step import Examples, Numbers, Recipe, State
 WINDOW, WINDOW_EXAMPLES = 16_384, 2**20
 """One call of the program covers at most this many updates, and this many examples (an order of 4 MiB)."""
 SNAPSHOTS, SNAPSHOT_BYTES = 32, 32 * 2**20
-"""A window keeps at most this many states, and (one always) this much memory."""
+"""A run keeps at most this many states, and (the first always) this much memory."""
 
 
 class Plan:
@@ -42,19 +42,24 @@ class Plan:
         self.start = State(params, optimizers.init(settings.optimizer, params))
         bytes_each = sum(leaf.nbytes for leaf in jax.tree.leaves(self.start))
         self._slots = max(1, min(SNAPSHOTS, SNAPSHOT_BYTES // bytes_each))
+        self._windows = -(-settings.steps // self.window)
 
     def updates(self, window: int) -> int:
         """How many updates of the run fall into a window."""
         return min(self.window, self.settings.steps - window * self.window)
 
     def snapshot_steps(self, window: int) -> list[int]:
-        """The updates of a window, counted from its start, before which the state is kept."""
+        """The updates of a window, counted from its start, before which the state is kept.
+
+        A run of more windows than there may be snapshots keeps the first state of every so many windows.
+        """
+        if window % -(-self._windows // self._slots):
+            return []
         return list(range(0, self.updates(window), BLOCK * self._stride(window)))
 
     def _stride(self, window: int) -> int:
         """Blocks between snapshots, so that all windows together keep about as many as one may."""
-        windows = -(-self.settings.steps // self.window)
-        return -(-self.updates(window) // (BLOCK * max(1, self._slots // windows)))
+        return -(-self.updates(window) // (BLOCK * max(1, self._slots // self._windows)))
 
     def data(self, window: int) -> Data:
         """What the program reads during a window."""

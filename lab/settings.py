@@ -30,6 +30,7 @@ CLIPS = ("none", "global_norm", "value", "per_tensor", "adaptive")
 WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
 DECAYED = ("exponential", "staircase", "piecewise")
 REPEATED = ("staircase", "restarts")
+NUMBERS = "numbers with commas between them"
 SAMPLED = ("linear", "digits")
 """Tasks that draw batches from a data set; the others use everything typed, every update."""
 
@@ -52,20 +53,25 @@ class Settings:
 
     task: str = key("digits", "task", "What is learned.", structure=True, choices=TASKS)
     xs: str = key(
-        "1,2,3,4", "task", "Inputs x of the examples.", parse=parse_numbers, used=lambda s: s.task == "scalar"
+        "1,2,3,4",
+        "task",
+        "Inputs x of the examples.",
+        parse=parse_numbers,
+        form=NUMBERS,
+        used=lambda s: s.task == "scalar",
     )
     ys: str = key(
-        "0", "task", "Targets y: one for all examples, or one each.", parse=parse_numbers,
+        "0", "task", "Targets y: one for all examples, or one each.", parse=parse_numbers, form=NUMBERS,
         used=lambda s: s.task == "scalar",
     )  # fmt: skip
     gradients: str = key(
         "4/2,2,2", "task",
         "The gradient of every example: , between examples, / between microbatches, : between coordinates.",
-        parse=parse_gradients, used=lambda s: s.task == "hand",
+        parse=parse_gradients, form="numbers with , / and : between them", used=lambda s: s.task == "hand",
     )  # fmt: skip
     w: str = key(
         "1", "task", "The parameter before the first update: one number, or one for each coordinate.",
-        parse=parse_numbers, used=lambda s: s.task in ("scalar", "hand"),
+        parse=parse_numbers, form=NUMBERS, used=lambda s: s.task in ("scalar", "hand"),
     )  # fmt: skip
     noise: float = key(
         0.1, "task", "Standard deviation of the noise added to every target.", low=0, high=100,
@@ -73,6 +79,7 @@ class Settings:
     )  # fmt: skip
     hidden: str = key(
         "64,64", "task", "Width of each hidden layer; empty for none.", parse=parse_widths,
+        form="up to 4 whole numbers from 1 to 1024 with commas between them",
         used=lambda s: s.task == "digits", structure=True,
     )  # fmt: skip
 

@@ -30,7 +30,8 @@ def names(node: ast.AST) -> list[str]:
 def imports(module: str, everywhere: bool = True) -> set[str]:
     """What a module imports: everywhere in it, or only when it is loaded."""
     tree = ast.parse(MODULES[module].read_text())
-    found, waiting = set(), list(tree.body)
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
