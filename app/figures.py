@@ -56,10 +56,11 @@ def figure(traces: list, *, x: str, y: str, **layout) -> go.Figure:
 
 def logarithmic(*values) -> dict:
     """The axis for these values: logarithmic if all are positive and span more than a factor of ten."""
-    known = np.concatenate([v[np.isfinite(v)] for v in map(np.asarray, values)])
+    known = np.concatenate([v[np.isfinite(v)] for v in map(np.asarray, values)]).astype(float)
     if len(known) == 0 or known.min() <= 0 or known.max() < 10 * known.min():
         return {}
-    return {"type": "log", "dtick": 1 if known.max() > 100 * known.min() else "D2"}
+    decades = float(np.log10(known.max() / known.min()))
+    return {"type": "log", "dtick": int(np.ceil(decades / 6)) if decades > 2 else "D2"}
 
 
 def over_run(settings: Settings, record: Record, traces: list, **labels) -> go.Figure:
@@ -139,9 +140,12 @@ def accumulator(update: Update) -> Chart:
     tallest = max(map(abs, totals))
     for value, name, dash in ((full_sum, "full-batch sum", "dash"), (full_mean, "full-batch mean", "dot")):
         if abs(value) <= 3 * tallest:
+            low = 0 <= value < 0.15 * tallest
             label = {"text": f"{name} {number(value)}", "font_size": 12}
             line = {"color": theme.REFERENCE, "width": 2, "dash": dash}
-            drawn.add_hline(value, line=line, annotation=label, annotation_position="top left")
+            drawn.add_hline(
+                value, line=line, annotation=label, annotation_position=f"{'bottom' if low else 'top'} left"
+            )
     outcomes = {n: v.values[0] if scalar else v.norm for n, v in update.reductions.items()}
     within = {name: value for name, value in outcomes.items() if abs(value) <= 3 * tallest}
     for value, text in ladder(within, span=max(tallest, *map(abs, within.values())) if within else tallest):
@@ -186,12 +190,14 @@ def reductions(update: Update) -> Chart:
     full = update.reference.values[0] if scalar else update.reference.norm
     chosen = [name == update.reduction for name in names]
     agrees = [update.reduction_agreement[name].relative_error <= AGREES for name in names]
+    axis = logarithmic(np.array([*values, full])) or {"rangemode": "tozero"}
+    middle = (max(values) * min(values)) ** 0.5 if "type" in axis else max(values) / 2
     trace = go.Scatter(
         x=values,
         y=[f"<b>{name}</b>" if mine else name for name, mine in zip(names, chosen, strict=True)],
         mode="markers+text",
-        text=[number(value) for value in values],
-        textposition="top center",
+        text=[f"  {number(value)}  " for value in values],
+        textposition=["middle left" if value > middle else "middle right" for value in values],
         cliponaxis=False,
         marker={
             "size": [15 if mine else 11 for mine in chosen],
@@ -208,7 +214,7 @@ def reductions(update: Update) -> Chart:
     drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
     drawn.update_layout(
         hovermode="closest",
-        xaxis=logarithmic(np.array([*values, full])),
+        xaxis=axis,
         yaxis={"automargin": True, "title": "", "range": [-0.5, 3.7]},
         margin_l=8,
     )
@@ -217,7 +223,7 @@ def reductions(update: Update) -> Chart:
     return Chart(
         "What each reduction would have given",
         drawn,
-        "Dotted grey: the full-batch mean in float64. A dot agrees with it, a cross does not; bold is the one in use.",
+        "Dotted grey: the full-batch mean in float64. A dot agrees, a cross does not; bold is in use. Before any clip.",
         f"{equal} {'gives' if len(right) < 2 else 'give'} {number(full)}."
         if right
         else f"{equal} gives {number(full)}, the full-batch mean.",

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from lab import Settings, fit
+from lab import Progress, Record, Settings, fit
+from lab.bar import bar
 from lab.cli import main
 from lab.settings import CLIPS, KEYS, OPTIMIZERS, REDUCTIONS, SCHEDULES, TASKS
 
@@ -47,11 +49,24 @@ def test_run_writes_json_and_nothing_but_json():
     assert told["settings"] == Settings(task="scalar", steps=5).to_dict()
 
 
-def test_inspect_writes_json_and_nothing_but_json():
-    done = call("inspect", "--step", "3", "task=hand", "--json", "-")
+BLACKBOARD = {
+    "task=hand gradients=4/2,2,2 microbatches=2 reduction=mean": (10, 2.5, 3, 6, [[4], [10]]),
+    "task=scalar": (60, 15, 15, 30, [[10], [60]]),
+}
+
+
+@pytest.mark.parametrize("words", BLACKBOARD)
+def test_inspect_writes_the_numbers_of_the_blackboard_and_nothing_but_json(words):
+    total, mean, mean_of_means, sum_of_means, running = BLACKBOARD[words]
+    done = call("inspect", "--step", "0", *words.split(), "--json", "-")
     told = json.loads(done.stdout)
-    assert done.returncode == 0 and told["step"] == 3 and told["reductions"]["mean"]["gradient"] == [2.5]
-    assert {"settings", "microbatches", "reference", "agreement", "stages", "update", "findings"} <= set(told)
+    assert done.returncode == 0 and "\r" not in done.stderr and told["step"] == 0
+    assert {"settings", "agreement", "stages", "update", "findings"} <= set(told)
+    assert {name: entry["gradient"] for name, entry in told["reductions"].items()} == {
+        "sum": [total], "mean": [mean], "mean_of_means": [mean_of_means], "sum_of_means": [sum_of_means],
+    }  # fmt: skip
+    assert [entry["running_total"] for entry in told["microbatches"]] == running
+    assert told["reference"] == {"gradient": [mean], "norm": mean}
 
 
 def test_bad_input_leaves_no_traceback_and_status_2():
@@ -147,10 +162,15 @@ def test_inspect_opens_the_update_of_the_whole_run(capsys, step):
         (["run", "steps=0"], "steps=0: must be 1 to 200000"),
         (["run", "steps=1", "steps=2"], "steps is given twice"),
         (["run", "xs="], "xs=: must be numbers"),
-        (["run", "task=scalar", "--json", "-", "--csv", "-"], "only one of them can have standard output"),
+        (["run", "task=scalar", "--json", "-", "--csv", "-"], "both cannot go to one place"),
         (["run", "--json", "/no/such/folder/a.json"], "/no/such/folder/a.json: cannot be written"),
         (["run", "--csv", "/no/such/folder/a.csv"], "/no/such/folder/a.csv: cannot be written"),
         (["run", "--csv", "/"], "/: cannot be written"),
+        (["run", "--json", "x" * 3000], "cannot be written"),
+        (["run", "--json", ""], "cannot be written"),
+        (["run", "--json", "a", "--csv", "a"], "both cannot go to one place"),
+        (["run", "--settings", ""], "cannot be read"),
+        (["run", "--settings", "x" * 3000], "cannot be read"),
         (["inspect", "--step", "0", "--json", "/no/such/folder/a"], "cannot be written"),
         (["run", "--settings", "/no/such/file.toml"], "/no/such/file.toml: cannot be read"),
         (["inspect", "--step", "20", "task=scalar"], "--step 20: must be 0 to 19"),
@@ -180,6 +200,45 @@ def test_a_full_disk_is_told_in_one_sentence(capsys, monkeypatch, tmp_path):
     assert main(["run", "task=scalar", "steps=2", "--csv", str(tmp_path / "a.csv")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "a.csv: cannot be written (No space left on device)" in line
+
+
+def test_a_full_standard_output_is_told_in_one_sentence(capsys, monkeypatch):
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=lambda text: None, flush=full))
+    assert main(["run", "task=scalar", "steps=1", "--csv", "-"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "standard output: cannot be written (No space left on device)" in line
+
+
+def test_an_interruption_is_told_in_a_word(capsys, monkeypatch):
+    def interrupted(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lab.run.fit", interrupted)
+    assert main(["run", "task=scalar"]) == 130
+    assert capsys.readouterr() == ("", "\ntraining-lab: interrupted\n")
+
+
+@pytest.mark.parametrize(("words", "served"), [([], (None, True)), (["--port", "90", "--no-browser"], (90, False))])
+def test_the_bare_command_serves_the_page(monkeypatch, words, served):
+    page = SimpleNamespace(serve=lambda port, browser: 7 if (port, browser) == served else 1)
+    monkeypatch.setitem(sys.modules, "app.server", page)
+    assert main(words) == 7
+
+
+@pytest.mark.parametrize("columns", [20, 60, 80, 200])
+@pytest.mark.parametrize("step", [1, 150, 300])
+def test_the_progress_bar_fits_its_terminal(capsys, monkeypatch, columns, step):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    nothing = Record({"step": np.zeros(0)})
+    bar(Progress(step, 300, 0.25, 0.01, 1.5, 2.5, lambda: nothing, lambda: nothing))
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("\r") and err.endswith("\n") == (step == 300)
+    assert len(err.strip("\r\n")) < columns
+    if columns == 200:
+        assert f"update {step}/300  loss 0.25  rate 0.01  1.5 s" in err and err.count("#") == 30 * step // 300
 
 
 def test_a_reader_that_leaves_is_no_error():

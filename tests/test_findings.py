@@ -102,6 +102,25 @@ def test_a_sum_of_means_is_said_to_be_too_long(gradients, times, more):
     assert text.endswith(more + ".") and ("examples" in text) == bool(more)
 
 
+@pytest.mark.parametrize("gradients", ["1/2,3/4,5,6", "1:2/3:-4,0.5:2", "100/3,5,7,9"])
+def test_every_reduction_is_said_to_be_off_by_what_numpy_says(gradients):
+    groups = [np.array([[float(x) for x in e.split(":")] for e in g.split(",")]) for g in gradients.split("/")]
+    sizes, full = [len(group) for group in groups], np.concatenate(groups).mean(0)
+    means = np.array([group.mean(0) for group in groups])
+    off, times = (np.linalg.norm(v) / np.linalg.norm(full) for v in (means.mean(0) - full, means.sum(0)))
+    assert told(task="hand", gradients=gradients)[0] == "ok"
+    assert f"sum is {sum(sizes)} times" in told(task="hand", gradients=gradients, reduction="sum")[1]
+    assert f"{100 * off:.3g} % off" in told(task="hand", gradients=gradients, reduction="mean_of_means")[1]
+    assert f"is {times:.3g} times as long" in told(task="hand", gradients=gradients, reduction="sum_of_means")[1]
+
+
+@pytest.mark.parametrize(
+    ("gradients", "reduction"), [("3", "sum"), ("4/2", "mean_of_means"), ("2/2,2", "mean_of_means")]
+)
+def test_a_reduction_that_happens_to_be_right_is_not_accused(gradients, reduction):
+    assert told(task="hand", gradients=gradients, reduction=reduction)[0] == "ok"
+
+
 def test_a_clip_on_microbatches_is_said_to_turn_the_gradient():
     level, text = told(task="hand", gradients="3:4/0:0.5", clip="global_norm", clip_at="microbatch")
     full, used = np.array([1.5, 2.25]), np.array([0.3, 0.65])
@@ -130,6 +149,18 @@ def test_the_mean_is_never_said_to_be_another_reduction(keys):
     assert "sum_of_means" not in text and "mean_of_means" not in text and "never divides" not in text
 
 
+@pytest.mark.parametrize("reduction", ["mean", "mean_of_means"])
+def test_cancellation_in_float32_is_called_rounding(reduction):
+    level, text = told(task="hand", gradients="1e8/1/-1e8", reduction=reduction)  # 1e8 + 1 is 1e8 in float32
+    assert level == "warning" and "100 % off" in text and "rounding" in text and "weighs 1 times" not in text
+
+
+def test_what_overflows_float32_is_told_as_that():
+    level, text = told(task="hand", gradients="3e38/3e38/1")
+    assert level == "warning" and "sum is not finite" in text and "gradient of microbatch" not in text
+    assert told(task="hand", gradients="3e19:4e19/1:1")[0] == "ok"  # only its square overflows
+
+
 def test_a_converged_mean_is_never_said_to_be_another_reduction():
     run = fit(Settings(task="linear", batch_size=1000, steps=600))
     (finding,) = of_update(run.at(599))
@@ -140,8 +171,8 @@ def test_the_loss_is_said_to_have_fallen_or_not():
     run = fit(Settings(task="linear"))
     first, last = run.record["loss"][[0, -1]]
     assert {text: level for level, text in of_run(run)} == {f"Loss went from {first:.3g} to {last:.3g}.": "ok"}
-    (text,) = said(task="hand", gradients="-1", learning_rate=0, w=2)
-    assert text == "Loss went from -2 to -2. It did not fall."
+    still = said(task="hand", gradients="-1", learning_rate=0, w="2")
+    assert still["Loss went from -2 to -2. It did not fall."] == "warning"
     assert said(task="scalar", steps=1) == {}
 
 
@@ -176,13 +207,18 @@ def test_a_clip_that_never_bit_is_said_to_have_changed_nothing():
     assert "global_norm clipping changed the gradient in 0 of 200 updates." in said(task="scalar", steps=200, **keys)
 
 
+def test_one_is_singular():
+    assert "1 example cannot be divided by 2: 1 microbatch of 1" in " ".join(said(task="scalar", xs="1"))
+    assert "1 of them is empty" in told(task="scalar", xs="1,2,3,4,5", microbatches=4, reduction="mean_of_means")[1]
+
+
 @pytest.mark.parametrize(
     ("xs", "microbatches", "pieces"),
     [
-        ("1,2,3", 8, ["3 examples do not divide by 8", "3 microbatches of 1, then 5 with none"]),
-        ("1,2,3,4,5,6,7", 3, ["7 examples do not divide by 3", "2 microbatches of 3, then one of 1;"]),
-        ("1,2,3,4,5", 4, ["5 examples do not divide by 4", "2 microbatches of 2, then one of 1, then 1 with none"]),
-        ("1,2,3", 2, ["3 examples do not divide by 2", "1 microbatch of 2, then one of 1;"]),
+        ("1,2,3", 8, ["3 examples cannot be divided by 8", "3 microbatches of 1, then 5 with none"]),
+        ("1,2,3,4,5,6,7", 3, ["7 examples cannot be divided by 3", "2 microbatches of 3, then one of 1;"]),
+        ("1,2,3,4,5", 4, ["5 examples cannot be divided by 4", "2 microbatches of 2, then one of 1, then 1 with none"]),
+        ("1,2,3", 2, ["3 examples cannot be divided by 2", "1 microbatch of 2, then one of 1;"]),
     ],
 )
 def test_microbatches_that_are_short_or_empty_are_said(xs, microbatches, pieces):
@@ -204,10 +240,9 @@ def test_settings_that_change_nothing_are_said():
         assert texts[f"{name} changes nothing here: no other choice uses it."] == "note"
 
 
-def test_a_rate_of_zero_is_said():
-    assert "note" in [
-        level for text, level in said(task="linear", learning_rate=0).items() if "nothing can move" in text
-    ]
+@pytest.mark.parametrize("task", ["scalar", "linear"])
+def test_a_rate_of_zero_is_said(task):
+    assert said(task=task, learning_rate=0, steps=2)["The learning rate is 0: nothing can move."] == "note"
 
 
 def test_a_stopped_run_is_said_to_be_one():
