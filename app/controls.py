@@ -15,7 +15,7 @@ OPEN = ("task", "batch", "optimizer")
 
 SCALES: dict[str, list[float]] = {
     "microbatches": [1, 2, 4, 8, 16, 32, 64],
-    "batch_size": [8, 16, 32, 64, 100, 128, 200, 250, 256, 512, 1000, 1438],
+    "batch_size": [8, 16, 32, 64, 100, 128, 200, 250, 256, 512, 1000, 1442],
     "learning_rate": [m * 10.0**e for e in range(-5, 1) for m in (1, 2, 3, 5)] + [10.0],
     "weight_decay": [0, 0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1],
     "clip_threshold": [m * 10.0**e for e in range(-3, 2) for m in (1, 2, 5)] + [100.0],

@@ -13,8 +13,8 @@ TASKS = {
 TASK_LOOK = {
     "scalar": "One parameter w and the loss (w·x − y)²: small enough to check every number with a pencil.",
     "hand": "You type each example's gradient; 4/2,2,2 is one microbatch of one example and one of three.",
-    "linear": "1,000 examples with a known answer: watch the held-out loss reach the noise, and no further.",
-    "digits": "1,438 real 8x8 digits to learn from and 359 held out: watch the dashed line part from the solid one.",
+    "linear": "Least squares with a known answer: watch the held-out loss sink to the noise, and no further.",
+    "digits": "Real digits, some never trained on: watch their dashed line part from the solid one.",
 }
 
 GROUPS = {

@@ -2,11 +2,13 @@
 
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
-from lab.run import Progress
+if TYPE_CHECKING:
+    from lab.run import Progress
 
 
-def bar(progress: Progress):
+def bar(progress: "Progress"):
     """Draw where the run stands; the last report ends the line."""
     done = progress.step == progress.steps
     text = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lab.key import SettingsError, shown
-from lab.settings import GROUPS, KEYS, TASKS, Settings, about_key
+from lab.settings import GROUPS, KEYS, Settings, about_key
 
 
 class Parser(argparse.ArgumentParser):
@@ -17,6 +17,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+DERIVED = {
+    "batch_size": "everything typed for scalar and hand",
+    "microbatches": "the number of groups for hand",
+}
+"""Defaults that follow from what was typed."""
 
 
 def keys_help() -> str:
@@ -31,11 +38,13 @@ def keys_help() -> str:
             default = str(about.default) or "empty"
             if about.by_task:
                 default += " (" + ", ".join(f"{value} for {task}" for task, value in about.by_task.items()) + ")"
-            if name in ("batch_size", "microbatches"):
-                default += ", all there is for tasks typed by hand" if name == "batch_size" else ""
+            if name in DERIVED:
+                default += f"; {DERIVED[name]}"
             lines.append(f"    {name}")
-            limits = about.legal(TASKS[-1])
-            for text in (about.help, f"values: {limits}" if limits else "", f"default: {default}"):
+            limits = about.legal("")
+            if about.high_by_task:
+                limits = "; ".join(f"{about.legal(task)} for {task}" for task in about.high_by_task)
+            for text in (about.help, f"values: {limits}", f"default: {default}"):
                 lines += textwrap.wrap(text, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines)
 
@@ -63,7 +72,12 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0, or 2 for bad input."""
-    given = parser().parse_args(arguments)
+    line = parser()
+    given, rest = line.parse_known_args(arguments)
+    if given.command and not any(word.startswith("-") for word in rest):
+        given.words += rest
+    elif rest:
+        line.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         if given.command == "run":
             return run(given)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.microscope import Update
 from lab.run import Run
-from lab.settings import Settings
+from lab.settings import REPEATED, Settings
 
 AGREES = 1e-5
 """Relative error up to which a float32 gradient counts as equal to the float64 reference: rounding, not arithmetic."""
@@ -38,13 +38,13 @@ def percent(share: float) -> str:
 
 def plural(count: int, word: str) -> str:
     """`1 update`, `2 updates`."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {'batches' if word == 'batch' else word + 's'}"
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('batch') else 's'}"
 
 
 def headline(settings: Settings) -> str:
     """The run in one line."""
     s = settings
-    pieces = plural(s.microbatches, "microbatch").replace("microbatchs", "microbatches")
+    pieces = plural(s.microbatches, "microbatch")
     even = s.task != "hand" and s.batch_size % s.microbatches == 0
     size = f" x {s.batch_size // s.microbatches}" if even else ""
     rate = f"{s.learning_rate:g}"
@@ -61,7 +61,7 @@ def of_update(update: Update) -> list[Finding]:
     """Does the gradient this update used agree with the full batch, and why not."""
     error, cosine = update.agreement
     weights = [microbatch.weight for microbatch in update.microbatches]
-    count = f"{len(weights)} microbatch" + ("es" if len(weights) > 1 else "")
+    count = plural(len(weights), "microbatch")
     broken = [k for k, m in enumerate(update.microbatches) if not np.isfinite(m.adds.norm)]
     if broken:
         return [Finding("warning", f"The gradient of microbatch {broken[0]} is not finite, and so is their sum.")]
@@ -83,16 +83,17 @@ def of_update(update: Update) -> list[Finding]:
         return [Finding("warning", text)]
     parts = sum(m.adds.norm for m in update.microbatches)
     rounding = len(weights) * EPSILON * parts / (update.stages["accumulate"].norm / reduced if reduced else 1)
-    if error * update.reference.norm <= rounding:
+    if update.reduction == "mean" or error * update.reference.norm <= rounding:
         text = (
             f"{update.reduction} over {count} is {percent(error)} off the full batch, all of it rounding: the "
-            f"microbatches' gradients cancel to {number(update.full_sum.norm / parts)} of their size, and float32 "
-            f"keeps about 7 digits."
+            f"examples' gradients cancel (their sum is {number(update.full_sum.norm / parts)} of the microbatches' together), "
+            f"and float32 keeps about 7 digits."
         )
         return [Finding("warning", text)]
     ratio = reduced / update.reference.norm if update.reference.norm else np.inf
     uneven = len(set(weights)) > 1
     least, most = min(weights), max(weights)
+    empty = f"{weights.count(0)} of them {'is' if weights.count(0) == 1 else 'are'}"
     off = f"{update.reduction} is {percent(error)} off the full batch"
     if update.reduction == "sum":
         text = (
@@ -104,7 +105,7 @@ def of_update(update: Update) -> list[Finding]:
             f"{off}: microbatches of {least:g} to {most:g} examples all count the same, so an example in the smallest "
             f"weighs {number(most / least)} times as much as one in the largest."
             if least
-            else f"{off}: it divides by all {len(weights)} microbatches, and {weights.count(0)} of them are empty."
+            else f"{off}: it divides by {len(weights)} microbatches, and {empty} empty."
         )
     else:
         why = f" and counts microbatches of {least:g} to {most:g} examples the same" if uneven else ""
@@ -120,14 +121,14 @@ def of_run(run: Run) -> list[Finding]:
     settings, record = run.settings, run.record
     found = [*_settings_notes(settings)]
     if run.stopped:
-        found.append(Finding("note", f"Stopped after update {record.length:,} of {settings.steps:,}."))
+        found.append(Finding("note", f"Stopped after {record.length:,} of {plural(settings.steps, 'update')}."))
     bad = np.flatnonzero(~record["finite"])
     if len(bad):
         found.append(
             Finding(
                 "warning",
-                f"The loss or the gradient is not a finite number from update {bad[0]} on "
-                f"({plural(len(bad), 'update')}). A lower learning rate or clipping usually cures this.",
+                f"The loss or the gradient is not a finite number in {plural(len(bad), 'update')}, first in update "
+                f"{bad[0]}. A lower learning rate or clipping usually cures this.",
             )
         )
     if settings.clip != "none":
@@ -137,12 +138,14 @@ def of_run(run: Run) -> list[Finding]:
         found.append(
             Finding("note", f"{settings.clip} clipping changed {where} in {touched:,} of {record.length:,} updates.")
         )
-    if len(bad) == 0 and record.length > 1:
+    if len(bad) == 0 and record.length > 1 and settings.learning_rate > 0:
         first, last = float(record["loss"][0]), float(record["loss"][-1])
         held_out = run.final.get("held_out_accuracy")
         accuracy = "" if held_out is None else f" Held-out accuracy {percent(held_out)}."
-        trend = Finding("ok", f"Loss went from {number(first)} to {number(last)}.{accuracy}")
-        found.append(trend if last < first else Finding("warning", trend.text + " It did not fall."))
+        tenth = -(-record.length // 10)
+        fell = record["loss"][-tenth:].mean() < record["loss"][:tenth].mean()
+        text = f"Loss went from {number(first)} to {number(last)}.{accuracy}"
+        found.append(Finding("ok", text) if fell else Finding("warning", text + " It did not fall."))
     return found
 
 
@@ -160,16 +163,18 @@ def _settings_notes(settings: Settings) -> list[Finding]:
             Finding(
                 "note",
                 f"{plural(settings.batch_size, 'example')} cannot be divided by {settings.microbatches}: "
-                f"{full} microbatch{'es' if full > 1 else ''} of {size}{last}{none}; the empty places are masked.",
+                f"{plural(full, 'microbatch')} of {size}{last}{none}; the empty places are masked.",
             )
         )
     if settings.schedule_counts == "microbatches" and settings.schedule != "constant" and settings.microbatches > 1:
-        end = -(-settings.schedule_length // settings.microbatches)
+        end = plural(-(-settings.schedule_length // settings.microbatches), "update")
+        counts = plural(settings.schedule_length, "count")
+        over = f"a stair or cycle of {counts} is" if settings.schedule in REPEATED else f"its {counts} are"
         found.append(
             Finding(
                 "warning",
-                f"The schedule moves {settings.microbatches} times an update: its {settings.schedule_length} counts "
-                f"are over after {plural(end, 'update')}. Step it once an update (schedule_counts=updates).",
+                f"The schedule moves {settings.microbatches} times an update: {over} over after {end}. "
+                "Step it once an update (schedule_counts=updates).",
             )
         )
     if settings.learning_rate == 0:

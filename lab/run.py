@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab import microscope
+from lab.bar import bar
 from lab.plan import Plan
 from lab.program import BLOCK
-from lab.record import Record, join
+from lab.record import COLUMNS, Record, join
 from lab.settings import Settings
 from lab.step import State
 from lab.task import Params, Task
@@ -150,13 +151,15 @@ class Training:
         """The record of this window so far."""
         first = self._window * self.plan.window
         steps = np.arange(first, first + self._offset)
-        columns = {name: np.array(column)[: self._offset] for name, column in self._tape.columns.items()}
+        tape = self._tape.columns
+        columns = {name: np.array(tape[name])[: self._offset] for name in COLUMNS if name in tape}
         return Record({"step": steps, **columns})
 
     def _measured(self) -> Record:
         """The held-out measurements of this window so far."""
         steps = self._window * self.plan.window + np.arange(0, self._offset, BLOCK)
-        columns = {name: np.array(column)[: len(steps)] for name, column in self._tape.held_out.items()}
+        tape = self._tape.held_out
+        columns = {name: np.array(tape[name])[: len(steps)] for name in COLUMNS if name in tape}
         return Record({"step": steps if columns else steps[:0], **columns})
 
     def record(self) -> Record:
@@ -200,8 +203,6 @@ def fit(settings: Settings, progress: bool | Callable[[Progress], bool | None] =
             draws a progress bar on standard error. The numbers are bit-identical in every case.
     """
     if progress is True:
-        from lab.bar import bar
-
         progress = bar
     training = Training(Plan(settings))
     while not training.done:

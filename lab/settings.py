@@ -85,7 +85,7 @@ class Settings:
 
     batch_size: int = key(
         256, "batch", "Examples in one update, over all microbatches.", low=1, high=4000,
-        by_task={"linear": 100}, high_by_task={"linear": 1000, "digits": 1438},
+        by_task={"linear": 100}, high_by_task={"linear": 1000, "digits": 1442},
         cure="a batch cannot hold more examples than there are to train on", used=lambda s: s.task in SAMPLED,
         structure=True,
     )  # fmt: skip
@@ -214,9 +214,7 @@ class Settings:
             most = int(about_key("microbatches").high)
             require(len(groups) <= most, f"gradients: has {len(groups)} groups between slashes; use at most {most}")
             size, given = len(groups[0][0]), len(parse_numbers(self.w))
-            require(
-                given in (1, size), f"w={self.w}: {given} numbers for {size} coordinate(s); give 1, or one for each"
-            )
+            require(given in (1, size), f"w={self.w}: {given} numbers for {size} coordinates; give one, or one each")
             require(
                 self.microbatches == len(groups),
                 f"microbatches={self.microbatches}: gradients has {len(groups)} group(s) between slashes; "

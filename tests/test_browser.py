@@ -151,7 +151,7 @@ def test_stop_stops_the_training(page: Page):
     stop = page.get_by_role("button", name="Stop")
     page.wait_for_function("() => /update [\\d,]+ of 200,000/.test(document.body.innerText)")
     stop.click()
-    expect(page.get_by_text(re.compile(r"Stopped after update [\d,]+ of 200,000"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Stopped after [\d,]+ of 200,000"))).to_be_visible()
     expect(stop).to_have_count(0)
     settled(page)
     page.get_by_role("button", name="Run again").click()

@@ -260,7 +260,7 @@ def test_help_names_every_key_with_its_legal_values(capsys, command):
         assert f" {name} " in text
     for choices in (TASKS, REDUCTIONS, OPTIMIZERS, SCHEDULES, CLIPS):
         assert f"values: {', '.join(choices)}" in text
-    for limits in ("1 to 1438", "1 to 1000", "1 to 1024", "1 to 200000", "0 to 2147483647", "above 0, at most 1 "):
+    for limits in ("1 to 1442", "1 to 1000", "1 to 1024", "1 to 200000", "0 to 2147483647", "above 0, at most 1 "):
         assert limits in text
     assert "--step" in text if command == "inspect" else "--csv" in text
 

@@ -12,6 +12,11 @@ from lab import Record, Settings, fit
 pytestmark = pytest.mark.page
 
 
+def traces(chart: figures.Chart) -> list:
+    """The traces of a chart, as Plotly keeps them."""
+    return list(chart.figure.data)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def scalar(**keys):
     return fit(Settings(task="scalar", **keys))
 
@@ -47,7 +52,7 @@ def test_labels_too_close_to_tell_apart_share_a_place():
 
 def test_loss_of_a_single_update_is_a_dot():
     run = scalar(steps=1)
-    trace = figures.loss(run.settings, run.record, run.held_out).figure.data[0]
+    (trace,) = traces(figures.loss(run.settings, run.record, run.held_out))
     assert trace.mode == "markers"
     assert list(trace.y) == [7.5]
 
@@ -56,7 +61,7 @@ def test_the_planned_rate_is_drawn_where_the_schedule_runs_ahead():
     settings = Settings(task="scalar", steps=10, schedule="linear", learning_rate=1, schedule_counts="microbatches")
     run = fit(settings)
     chart = figures.learning_rate(settings, run.record)
-    applied, planned = chart.figure.data
+    applied, planned = traces(chart)
     np.testing.assert_allclose(applied.y, np.maximum(1 - 2 * np.arange(10) / 10, 0), atol=1e-6)
     np.testing.assert_allclose(planned.y, 1 - np.arange(10) / 10, atol=1e-6)
     assert "ran ahead" in chart.read
@@ -70,9 +75,8 @@ def test_the_full_batch_sum_is_left_out_where_it_would_flatten_the_bars():
 
 
 def test_reductions_that_agree_are_dots_and_the_others_crosses():
-    marker = figures.reductions(scalar().at(0)).figure.data[0].marker
-    names = figures.reductions(scalar().at(0)).figure.data[0].y
-    assert dict(zip(names, marker.symbol, strict=True)) == {
+    (trace,) = traces(figures.reductions(scalar().at(0)))
+    assert dict(zip(trace.y, trace.marker.symbol, strict=True)) == {
         "<b>mean</b>": "circle", "mean_of_means": "circle", "sum": "x", "sum_of_means": "x",
     }  # fmt: skip
 

@@ -39,7 +39,7 @@ BAD = [
     ({"microbatches": 0}, ["microbatches=0", "1 to 1024"]),
     ({"microbatches": 1025}, ["microbatches=1025", "1 to 1024"]),
     ({"microbatches": -8}, ["microbatches=-8", "1 to 1024"]),
-    ({"batch_size": 1439}, ["batch_size=1439", "1 to 1438", "a batch cannot hold more examples"]),
+    ({"batch_size": 1443}, ["batch_size=1443", "1 to 1442", "a batch cannot hold more examples"]),
     ({"task": "linear", "batch_size": 1001}, ["batch_size=1001", "1 to 1000"]),
     ({"task": "scalar", "batch_size": 3}, ["batch_size=3", "all 4 examples", "leave batch_size out"]),
     ({"task": "hand", "batch_size": 5}, ["batch_size=5", "all 4 examples", "leave batch_size out"]),
@@ -82,8 +82,8 @@ BAD = [
     ({"task": "hand", "gradients": "4//2"}, ["gradients=4//2", "numbers with , / or :"]),
     ({"task": "hand", "gradients": "1:1e39"}, ["gradients=1:1e39", "up to 3.4e38"]),
     ({"task": "hand", "gradients": "1:2/3"}, ["gradients=1:2/3", "the same number of coordinates"]),
-    ({"task": "hand", "w": "1,2"}, ["w=1,2", "2 numbers for 1 coordinates", "give 1 or 1"]),
-    ({"task": "hand", "gradients": "1:2:3", "w": "1,2"}, ["w=1,2", "2 numbers for 3 coordinates", "give 1 or 3"]),
+    ({"task": "hand", "w": "1,2"}, ["w=1,2", "2 numbers for 1 coordinates", "give one, or one each"]),
+    ({"task": "hand", "gradients": "1:2:3", "w": "1,2"}, ["w=1,2", "2 numbers for 3 coordinates", "or one each"]),
     ({"task": "hand", "microbatches": 3}, ["microbatches=3", "2 group(s)", "set it to 2"]),
 ]  # fmt: skip
 

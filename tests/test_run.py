@@ -127,7 +127,7 @@ def test_many_windows_are_bit_identical_to_one(task, monkeypatch):
 def test_a_large_batch_has_shorter_windows_of_whole_blocks(monkeypatch):
     monkeypatch.setattr(plan, "WINDOW_EXAMPLES", 5000)
     assert Plan(settings_of("digits")).window == 48
-    assert Plan(settings_of("digits", batch_size=1438)).window == BLOCK
+    assert Plan(settings_of("digits", batch_size=1442)).window == BLOCK
     assert_same(fit(settings_of("digits")).record["step"], np.arange(75))
 
 
