@@ -86,8 +86,8 @@ def of_update(update: Update) -> list[Finding]:
     if update.reduction == "mean" or error * update.reference.norm <= rounding:
         text = (
             f"{update.reduction} over {count} is {percent(error)} off the full batch, all of it rounding: the "
-            f"examples' gradients cancel (their sum is {number(update.full_sum.norm / parts)} of the microbatches' together), "
-            f"and float32 keeps about 7 digits."
+            f"examples' gradients cancel (their sum is {number(update.full_sum.norm / parts)} of the microbatches' "
+            "together), and float32 keeps about 7 digits."
         )
         return [Finding("warning", text)]
     ratio = reduced / update.reference.norm if update.reference.norm else np.inf
