@@ -7,7 +7,8 @@
     step      one update, in order            run         fit, and the run it returns
     reduction, clipping, optimizers,          plan        settings -> arrays and program
     schedules: the parts of an update         program     the compiled program
-    exercise  the classic exercise            cli, bar    the command line
+    exercise  the classic exercise            comparison  two settings, trained in step
+    cli, bar  the command line
 
 Shapes, everywhere: s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
 p parameters. Names are imported when first used, so that settings can be read without loading JAX.
@@ -17,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lab.comparison import Comparison, compare
     from lab.exercise import microbatched_grads
     from lab.key import SettingsError
     from lab.microscope import Update
@@ -25,18 +27,31 @@ if TYPE_CHECKING:
     from lab.settings import Settings
 
 HOMES = {
+    "Comparison": "lab.comparison",
     "Progress": "lab.run",
     "Record": "lab.record",
     "Run": "lab.run",
     "Settings": "lab.settings",
     "SettingsError": "lab.key",
     "Update": "lab.microscope",
+    "compare": "lab.comparison",
     "fit": "lab.run",
     "microbatched_grads": "lab.exercise",
 }
 """Which module each public name lives in."""
 
-__all__ = ["Progress", "Record", "Run", "Settings", "SettingsError", "Update", "fit", "microbatched_grads"]
+__all__ = [
+    "Comparison",
+    "Progress",
+    "Record",
+    "Run",
+    "Settings",
+    "SettingsError",
+    "Update",
+    "compare",
+    "fit",
+    "microbatched_grads",
+]
 
 
 def __getattr__(name: str):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lab.key import SettingsError, shown
-from lab.settings import GROUPS, KEYS, Settings, about_key
+from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
 
 class Parser(argparse.ArgumentParser):
@@ -65,6 +65,9 @@ def parser() -> Parser:
         command.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
         if name == "run":
             command.add_argument("--csv", metavar="FILE", help="write the columns as CSV; - is standard output")
+            command.add_argument(
+                "--against", nargs="+", metavar="KEY=VALUE", help="train these settings too, in step, and compare"
+            )
         else:
             command.add_argument("--step", type=int, required=True, help="which update, from 0")
     return main
@@ -131,30 +134,51 @@ def run(given: argparse.Namespace) -> int:
         check_writable(path)
 
     from lab import findings
+    from lab.comparison import compare
     from lab.record import to_json
     from lab.run import fit
 
-    result = fit(settings, progress=sys.stderr.isatty())
-    found = findings.of_run(result)
-    if given.csv:
+    comparison = compare(settings, **split_words(given.against)) if given.against else None
+    result = comparison.run if comparison else fit(settings, progress=sys.stderr.isatty())
+    sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
+    if given.csv is not None:
         write(given.csv, result.record.to_csv())
-    if given.json:
-        told = {
-            "settings": settings.to_dict(),
-            "columns": dict(result.record),
-            "held_out": dict(result.held_out),
-            "final": result.final,
-            "seconds": result.seconds,
-            "findings": [finding._asdict() for finding in found],
-        }
+    if given.json is not None:
+        told = {**told_of(result), "seconds": result.seconds}
+        if comparison:
+            told["compared"] = told_of(comparison.compared)
+            told["difference"] = {
+                **comparison.loss,
+                "parameter_step": comparison.parameters["step"],
+                "parameter_distance": comparison.parameters["parameter_distance"],
+            }
+        told["findings"] = [finding._asdict() for finding in findings.of_run(result)]
         write(given.json, to_json(told) + "\n")
-    say(findings.headline(settings), found)
+    for label, side in sides.items():
+        say(label + findings.headline(side.settings), findings.of_run(side))
+    if comparison:
+        apart, loss = comparison.parameters["parameter_distance"][-1], comparison.loss["loss_absolute"][-1]
+        print(
+            f"{' '.join(given.against)}: parameters end {findings.percent(apart)} apart, the last loss differs by "
+            f"{findings.number(loss)}",
+            file=sys.stderr,
+        )
     print(
         f"{findings.number(result.seconds['per_update'] * 1000)} ms an update, "
         f"{result.seconds['compile']:.2f} s to compile",
         file=sys.stderr,
     )
     return 0
+
+
+def told_of(run) -> dict:
+    """What the JSON says of one run."""
+    return {
+        "settings": run.settings.to_dict(),
+        "columns": dict(run.record),
+        "held_out": dict(run.held_out),
+        "final": run.final,
+    }
 
 
 def inspect(given: argparse.Namespace) -> int:

@@ -105,5 +105,5 @@ def test_a_network_with_every_cut_reduction_optimizer_and_clip(i, j):
     clip, at = CLIPS[(0, 1, 3, 5)[i]]
     check(
         task="digits", reduction=REDUCTIONS[(i + j) % 4], optimizer=OPTIMIZERS[j], clip=clip, clip_at=at,
-        clip_threshold=limit("digits", clip), **BASE["digits"], **CUTS["digits"][(i + 2 * j) % 4],
+        clip_threshold=limit("digits", clip), **BASE["digits"], **CUTS["digits"][(2 * i + j) % 4],
     )  # fmt: skip
