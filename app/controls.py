@@ -7,9 +7,12 @@ from typing import Any
 import streamlit as st
 
 from app import words
+from lab.comparison import other_side
 from lab.key import Key, SettingsError
 from lab.settings import GROUPS, KEYS, SAMPLED, TASKS, Settings, about_key, split_words
 
+AGAINST = "against"
+"""The part of the address that holds the words of a comparison."""
 OPEN = ("task", "batch", "optimizer")
 """Groups that are open on a first visit."""
 
@@ -35,6 +38,7 @@ def current() -> Settings:
     query = dict(st.query_params)
     if "settings" not in state or query != state.query:
         state.refused = {}
+        state.against = query.pop(AGAINST, "")
         try:
             state.settings = Settings.from_query(query)
         except SettingsError as refusal:
@@ -42,6 +46,36 @@ def current() -> Settings:
             state.settings = _legal_part(query)
         _publish()
     return state.settings
+
+
+def compared() -> Settings | None:
+    """The settings of the run to compare with, if there is one and it is legal."""
+    state = st.session_state
+    state.refused.pop(AGAINST, None)
+    if not state.against:
+        return None
+    try:
+        return other_side(state.settings, split_words(state.against.split()))
+    except SettingsError as refusal:
+        state.refused[AGAINST] = str(refusal)
+        return None
+
+
+def comparison():
+    """The choice of a run to compare with: one of those offered, or any words."""
+
+    def take():
+        st.session_state.against = st.session_state.set_against or ""
+        _publish()
+
+    settings, against = st.session_state.settings, st.session_state.against
+    offered = ["", *words.compared_with(settings)]
+    st.session_state.set_against = against
+    st.selectbox(
+        words.AGAINST, offered if against in offered else [*offered, against], key="set_against", on_change=take,
+        format_func=lambda choice: words.compared_with(settings).get(choice, choice or words.NOBODY),
+        accept_new_options=True, help=words.AGAINST_HELP,
+    )  # fmt: skip
 
 
 def _legal_part(given: Mapping[str, Any]) -> Settings:
@@ -59,8 +93,9 @@ def _legal_part(given: Mapping[str, Any]) -> Settings:
 
 def _publish():
     """Write the settings into the address."""
-    st.session_state.query = st.session_state.settings.query()
-    st.query_params.from_dict(st.session_state.query)
+    state = st.session_state
+    state.query = state.settings.query() | ({AGAINST: state.against} if state.against else {})
+    st.query_params.from_dict(state.query)
 
 
 def choose(changes: Mapping[str, Any], place: str) -> bool:

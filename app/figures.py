@@ -6,6 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app import theme
+from lab.comparison import loss_difference
 from lab.findings import AGREES, number
 from lab.microscope import Update
 from lab.record import Record
@@ -73,18 +74,22 @@ def over_run(settings: Settings, record: Record, traces: list, **labels) -> go.F
     )  # fmt: skip
 
 
-def loss(settings: Settings, record: Record, held_out: Record) -> Chart:
-    """Loss of every batch, and of the held-out examples."""
+def loss(settings: Settings, record: Record, held_out: Record, compared: Record | None = None) -> Chart:
+    """Loss of every batch, of the held-out examples, and of a compared run."""
     traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
     measured = "loss" in held_out and len(held_out["loss"]) > 0
     if measured:
         marker = {"symbol": "circle-open", "size": 6, "color": theme.YOURS}
         traces.append(curve(held_out, "loss", name="held out", line=theme.DASHED, mode="lines+markers", marker=marker))
+    if compared is not None:
+        traces.append(curve(compared, "loss", name="compared", line=theme.OTHER, mode="lines"))
     drawn = over_run(settings, record, traces, y="loss per example")
     drawn.update_layout(yaxis=logarithmic(*(trace.y for trace in traces)))
     summary = f"Training loss {number(record['loss'][0])} → {number(record['loss'][-1])}"
     if measured:
         summary += f", held out {number(held_out['loss'][0])} → {number(held_out['loss'][-1])}"
+    if compared is not None:
+        summary += f", compared run {number(compared['loss'][0])} → {number(compared['loss'][-1])}"
     return Chart("Loss over the run", drawn, _reading_of_loss(measured), summary + ".")
 
 
@@ -93,14 +98,38 @@ def _reading_of_loss(measured: bool) -> str:
     return read + " Dashes that rise while the line falls mean overfitting." if measured else read
 
 
-def learning_rate(settings: Settings, record: Record) -> Chart:
-    """The rate of every update, and the planned one where a bug changes it."""
+def divergence(settings: Settings, record: Record, compared: Record) -> Chart:
+    """How far the compared run's loss is from this run's, on a logarithmic axis where that helps."""
+    difference = loss_difference(record, compared)
+    absolute = difference["loss_absolute"]
+    positive = np.where(absolute > 0, absolute, np.nan)
+    shown = Record({"step": difference["step"], "loss_absolute": positive})
+    trace = curve(shown, "loss_absolute", line=theme.OTHER, mode="lines")
+    drawn = over_run(settings, shown, [trace], y="difference")
+    drawn.update_layout(yaxis=logarithmic(positive))
+    known = absolute[np.isfinite(absolute)]
+    if not absolute.any():
+        summary = "The two runs are equal at every update."
+    else:
+        first = int(difference["step"][np.flatnonzero(absolute)[0]])
+        summary = (
+            f"They part at update {first:,}; the largest difference is {number(known.max() if len(known) else np.inf)}."
+        )
+    return Chart(
+        "Where the compared run parts", drawn, "|loss of one − loss of the other| at each update; a gap is 0.", summary
+    )
+
+
+def learning_rate(settings: Settings, record: Record, compared: Record | None = None) -> Chart:
+    """The rate of every update, the planned one where a bug changes it, and a compared run's if it differs."""
     traces = [curve(record, "learning_rate", name="applied", line=theme.LINE, mode="lines")]
     buggy = settings.schedule != "constant" and settings.schedule_counts == "microbatches" and settings.microbatches > 1
     if buggy:
         right = rates(settings.replace(schedule_counts="updates"), 0, len(record["step"]))
         planned = Record({"step": record["step"], "learning_rate": right})
         traces.append(curve(planned, "learning_rate", name="planned", line=theme.PLANNED, mode="lines"))
+    if compared is not None and not np.array_equal(compared["learning_rate"], record["learning_rate"]):
+        traces.append(curve(compared, "learning_rate", name="compared", line=theme.OTHER, mode="lines"))
     drawn = over_run(settings, record, traces, y="learning rate", yaxis_rangemode="tozero")
     applied = record["learning_rate"]
     top = int(applied.argmax())

@@ -14,6 +14,7 @@ FAILS = "#D55E00"
 
 LINE = {"color": YOURS, "width": 2}
 DASHED = {"color": YOURS, "width": 1.5, "dash": "dash"}
+OTHER = {"color": COMPARED, "width": 2, "dash": "dashdot"}
 PLANNED = {"color": REFERENCE, "width": 2, "dash": "dot"}
 
 LAYOUT = {

@@ -1,5 +1,7 @@
 """Every label of the page. What a setting is, and its limits, comes from `lab.settings`."""
 
+from lab.settings import REDUCTIONS, Settings
+
 TITLE = "training-lab"
 TAGLINE = "Pick how a model is trained, and see what that did: every number is from a real run."
 
@@ -51,6 +53,28 @@ MICROSCOPE = "One update under the microscope"
 WAITING = "Compiling this kind of program; the first time takes about a second…"
 TRAINING = "update {step:,} of {steps:,} · loss {loss} · {seconds} s, about {remaining} s left"
 NOTHING = "Stopped before the first update: there is nothing to draw yet."
+
+AGAINST = "compare with"
+AGAINST_HELP = (
+    "A second run from the same first parameters over the same batches, drawn in orange. "
+    "Choose one, or type any settings: `reduction=sum optimizer=sgd`"
+)
+NOBODY = "nothing"
+AGAINST_WAITS = "Training the run to compare with…"
+
+
+def compared_with(settings: Settings) -> dict[str, str]:
+    """What can be compared with one click: the words, and what they are called."""
+    offered = {}
+    if settings.task != "hand" and settings.microbatches > 1:
+        offered["microbatches=1 reduction=mean"] = "the full batch at once (microbatches=1 reduction=mean)"
+    offered |= {f"reduction={name}": f"reduction={name}" for name in REDUCTIONS if name != settings.reduction}
+    if settings.clip != "none":
+        offered["clip=none"] = "no clipping (clip=none)"
+    if settings.schedule != "constant":
+        counts = "updates" if settings.schedule_counts == "microbatches" else "microbatches"
+        offered[f"schedule_counts={counts}"] = f"schedule_counts={counts}"
+    return offered
 
 
 def label(name: str) -> str:

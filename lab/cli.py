@@ -6,10 +6,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lab.key import SettingsError, shown
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
+
+if TYPE_CHECKING:
+    from lab.run import Run
 
 
 class Parser(argparse.ArgumentParser):
@@ -171,7 +174,7 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def told_of(run) -> dict:
+def told_of(run: "Run") -> dict[str, Any]:
     """What the JSON says of one run."""
     return {
         "settings": run.settings.to_dict(),

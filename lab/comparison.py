@@ -1,5 +1,6 @@
 """Two settings, trained in step: the same first parameters, the same batches, and how far they part."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -33,11 +34,11 @@ class Comparison(NamedTuple):
     parameters: Record
 
 
-def compare(settings: Settings, **changes: Any) -> Comparison:
-    """Train `settings`, and the same with some keys changed, update by update.
+def other_side(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The settings with the changes.
 
     Raises:
-        SettingsError: a change is illegal, or changes what both must share.
+        SettingsError: a change is illegal, or changes what both sides must share.
     """
     changed = settings.replace(**changes)
     for name in SHARED:
@@ -47,6 +48,16 @@ def compare(settings: Settings, **changes: Any) -> Comparison:
             f"{name}={shown(other)}: a comparison needs the same batches and first parameters, so {name} must stay "
             f"{shown(mine)}; compare another key",
         )
+    return changed
+
+
+def compare(settings: Settings, **changes: Any) -> Comparison:
+    """Train `settings`, and the same with some keys changed, update by update.
+
+    Raises:
+        SettingsError: a change is illegal, or changes what both must share.
+    """
+    changed = other_side(settings, changes)
     sides = Training(Plan(settings)), Training(Plan(changed))
     stride = -(-settings.steps // MEASURED)
     steps, distances = [0], [_distance(sides)]
@@ -61,7 +72,7 @@ def compare(settings: Settings, **changes: Any) -> Comparison:
     return Comparison(
         run,
         compared,
-        Record({"step": run.record["step"], **_losses(run.record["loss"], compared.record["loss"])}),
+        loss_difference(run.record, compared.record),
         Record({"step": np.array(steps), "parameter_distance": np.array(distances)}),
     )
 
@@ -74,10 +85,14 @@ def _distance(sides: tuple[Training, Training]) -> float:
     return float(_relative(np.linalg.norm(mine - other), np.linalg.norm(mine)))
 
 
-def _losses(mine: np.ndarray, other: np.ndarray) -> dict[str, np.ndarray]:
+def loss_difference(mine: Record, other: Record) -> Record:
+    """Absolute and relative difference of the losses of two records, as far as both go."""
+    both = min(mine.length, other.length)
+    a, b = (record["loss"][:both].astype(np.float64) for record in (mine, other))
     with np.errstate(invalid="ignore"):
-        absolute = np.abs(mine.astype(np.float64) - other.astype(np.float64))
-    return {"loss_absolute": absolute, "loss_relative": _relative(absolute, np.abs(mine.astype(np.float64)))}
+        absolute = np.abs(a - b)
+    columns = {"loss_absolute": absolute, "loss_relative": _relative(absolute, np.abs(a))}
+    return Record({"step": mine["step"][:both], **columns})
 
 
 def _relative(difference: Any, length: Any) -> np.ndarray:

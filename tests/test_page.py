@@ -214,3 +214,34 @@ def test_a_run_that_is_not_finite_says_from_which_update_on():
     app = opened(task="scalar", learning_rate="1000", steps="100")
     bad = int(np.flatnonzero(~fit(Settings(task="scalar", learning_rate=1000, steps=100)).record["finite"])[0])
     assert f"first in update {bad}." in said(app)
+
+
+def test_a_comparison_draws_the_other_run_and_where_they_part():
+    app = opened(task="scalar", against="reduction=sum learning_rate=0.02")
+    while "divergence" not in charts(app):
+        settled(app.run())
+    run, other = fit(Settings(task="scalar")), fit(Settings(task="scalar", reduction="sum", learning_rate=0.02))
+    shown = charts(app)
+    assert np.array_equal(numbers(shown["loss"]["figure"]["data"][-1]["y"]), other.record["loss"])
+    apart = np.abs(run.record["loss"].astype(float) - other.record["loss"].astype(float))
+    drawn = numbers(shown["divergence"]["figure"]["data"][0]["y"])
+    np.testing.assert_array_equal(drawn, np.where(apart > 0, apart, np.nan))
+    assert np.allclose(numbers(shown["rate"]["figure"]["data"][-1]["y"]), 0.02)
+    assert "They part at update 1" in shown["divergence"]["summary"]
+    assert address(app) == {"v": "1", "task": "scalar", "against": "reduction=sum learning_rate=0.02"}
+
+
+def test_a_comparison_with_itself_is_zero_everywhere():
+    app = opened(task="scalar", against="reduction=mean")
+    while "divergence" not in charts(app):
+        settled(app.run())
+    assert charts(app)["divergence"]["summary"] == "The two runs are equal at every update."
+
+
+def test_an_impossible_comparison_is_refused_and_the_run_stays():
+    app = opened(task="linear", against="seed=3")
+    assert "a comparison needs the same batches" in said(app)
+    assert list(charts(app)) == ["loss", "rate", "accumulator", "reductions"]
+    settled(app.selectbox(key="set_against").set_value("").run())
+    assert "a comparison needs" not in said(app)
+    assert address(app) == {"v": "1", "task": "linear"}

@@ -9,6 +9,7 @@ from app import controls, figures, jobs, words
 from app.chart import chart
 from lab import findings
 from lab.microscope import Update
+from lab.record import Record
 from lab.run import Run
 from lab.settings import Settings
 
@@ -103,12 +104,17 @@ def show_stopped(settings: Settings, run: Run | None):
 def show(settings: Settings, run: Run, job: jobs.Job | None):
     """A run, and one of its updates under the microscope."""
     heading(settings)
-    tiles = st.empty()
+    left, right = st.columns([7, 4], vertical_alignment="bottom")
+    tiles = left.empty()
     with tiles:
         numbers(run, None)
+    with right:
+        controls.comparison()
     for finding in findings.of_run(run):
         st.markdown(f"{ICONS[finding.level]} {finding.text}")
-    curves(settings, run.record, run.held_out)
+    other = compared_run()
+    controls.refusal(controls.AGAINST)
+    curves(settings, run.record, run.held_out, other.record if other else None)
     microscope(run, job)
     with tiles:
         numbers(run, opened(run, job, 0))
@@ -146,13 +152,41 @@ def verdict(update: Update) -> str:
     return f"✗ off by {findings.percent(error)}" if error < 10 else f"✗ {findings.number(error + 1)} times"
 
 
-def curves(settings: Settings, record, held_out):
-    """Loss and learning rate over the run."""
+def compared_run() -> Run | None:
+    """The run to compare with, once it is there."""
+    mine = f"{session()} compared"
+    settings = controls.compared()
+    if settings is None:
+        jobs.leave(mine)
+        return None
+    job = jobs.watch(mine, settings)
+    job.ended.wait(PATIENCE)
+    if job.failure:
+        st.html(f'<p class="refusal" role="alert">{html.escape(job.failure)}</p>')
+    elif not job.run:
+        await_compared(mine, settings)
+    return job.run
+
+
+@st.fragment(run_every=POLL)
+def await_compared(mine: str, settings: Settings):
+    """Say that the compared run is on its way, and draw it when it is there."""
+    if jobs.watch(mine, settings).ended.is_set():
+        st.rerun()
+    st.caption(words.AGAINST_WAITS)
+
+
+def curves(settings: Settings, record: Record, held_out: Record, compared: Record | None = None):
+    """Loss and learning rate over the run; with a compared run, where the two part."""
     left, right = st.columns(2)
     with left:
-        chart(figures.loss(settings, record, held_out), key="loss")
+        chart(figures.loss(settings, record, held_out, compared), key="loss")
     with right:
-        chart(figures.learning_rate(settings, record), key="rate")
+        if compared is not None:
+            chart(figures.divergence(settings, record, compared), key="divergence", height=130)
+            chart(figures.learning_rate(settings, record, compared), key="rate", height=130)
+        else:
+            chart(figures.learning_rate(settings, record), key="rate")
 
 
 @st.fragment
