@@ -32,6 +32,7 @@ LABELS = {
     "ys": "targets y",
     "w": "first parameter w",
     "batch_size": "batch size",
+    "accumulator_dtype": "accumulator dtype",
     "learning_rate": "learning rate",
     "weight_decay": "weight decay",
     "warmup_steps": "warm-up updates",

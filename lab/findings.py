@@ -69,6 +69,16 @@ def of_update(update: Update) -> list[Finding]:
         size = "exactly" if error == 0 else f"to a relative error of {error:.1e}, the rounding of float32"
         return [Finding("ok", f"{update.reduction} over {count} agrees with the full batch {size}.")]
     own = update.reduction_agreement[update.reduction].relative_error
+    if own <= AGREES and update.accumulator_dtype != "float32":
+        last = update.microbatches[-1].running_total.norm
+        return [
+            Finding(
+                "warning",
+                f"The {update.accumulator_dtype} accumulator rounds at every one of {count}: its total ends at norm "
+                f"{number(last)}, and the gradient is {percent(error)} off the full batch. In float32 the same sums "
+                f"are {own:.1e} off (accumulator_dtype=float32).",
+            )
+        ]
     if own <= AGREES:
         return [
             Finding(

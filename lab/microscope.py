@@ -76,6 +76,7 @@ class Update(NamedTuple):
     stages: dict[str, Vector]
     learning_rate: float
     reduction: str
+    accumulator_dtype: str
 
     def to_dict(self) -> dict[str, Any]:
         """As `training-lab inspect --json` writes it."""
@@ -148,7 +149,7 @@ def _opened(recipe: Recipe):
             return ravel_pytree(tree)[0]
 
         def summary(tree):
-            return flat(tree)[listed], norm(tree)
+            return flat(tree).astype(jnp.float32)[listed], norm(tree)
 
         def watch(loss, weight, adds, total):
             now = flat(total).astype(jnp.float32) / divisor
@@ -233,4 +234,5 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         },
         learning_rate=float(rate),
         reduction=recipe.reduction,
+        accumulator_dtype=recipe.accumulator_dtype,
     )

@@ -28,8 +28,9 @@ class Plan:
         self.settings = settings
         self.task = task = tasks.load(settings)
         self.recipe = Recipe(
-            task.loss, task.score, settings.reduction, settings.optimizer, settings.clip, settings.clip_at
-        )
+            task.loss, task.score, settings.reduction, settings.accumulator_dtype, settings.optimizer,
+            settings.clip, settings.clip_at,
+        )  # fmt: skip
         self.program = program(self.recipe)
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
         self.window = updates // BLOCK * BLOCK

@@ -20,6 +20,7 @@ VOCABULARY = 1
 
 TASKS = ("scalar", "hand", "linear", "digits")
 REDUCTIONS = ("mean", "sum", "mean_of_means", "sum_of_means")
+DTYPES = ("float32", "float16", "bfloat16")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lion")
 SCHEDULES = (
     "constant", "linear", "exponential", "staircase", "cosine", "warmup_cosine", "warmup_linear",
@@ -98,6 +99,12 @@ class Settings:
         "How the microbatches' sums become one gradient. mean: sum of sums / number of examples (right). "
         "sum: never divided. mean_of_means: every microbatch counts the same. sum_of_means: means added up.",
         choices=REDUCTIONS, structure=True,
+    )  # fmt: skip
+
+    accumulator_dtype: str = key(
+        "float32", "batch",
+        "Number format of the accumulator. float16 keeps 11 significant bits, bfloat16 8: sums of many stop growing.",
+        choices=DTYPES, structure=True,
     )  # fmt: skip
 
     optimizer: str = key(

@@ -21,6 +21,7 @@ class Recipe(NamedTuple):
     loss: Callable[[Params, Batch], tuple[jax.Array, jax.Array]]
     score: Callable[[Params, Batch], jax.Array] | None
     reduction: str
+    accumulator_dtype: str
     optimizer: str
     clip: str
     clip_at: str
@@ -125,7 +126,7 @@ def update(
             shorter, touched = clip_microbatch(recipe, numbers, params, gradient, weight)
             clipped = touched.astype(jnp.float32)
             adds = reduction.contribution(recipe.reduction, shorter, weight)
-        accumulator = jax.tree.map(jnp.add, totals.accumulator, adds)
+        accumulator = jax.tree.map(lambda total, x: total + x.astype(total.dtype), totals.accumulator, adds)
         after = Totals(
             accumulator=accumulator,
             unclipped=unclipped,
@@ -134,16 +135,19 @@ def update(
             weight=totals.weight + weight,
             clipped=totals.clipped + clipped,
         )
-        return after, watch and watch(loss, weight, adds, accumulator)
+        # Behind the barrier the total is rounded to its dtype; without it XLA may show the sum before the rounding.
+        return after, watch and watch(loss, weight, adds, lax.optimization_barrier(accumulator))
 
     zeros = jax.tree.map(jnp.zeros_like, params)
-    nothing = Totals(zeros, zeros if at_microbatch else (), *[jnp.float32(0)] * 4)
+    empty = jax.tree.map(lambda x: x.astype(recipe.accumulator_dtype), zeros)
+    nothing = Totals(empty, zeros if at_microbatch else (), *[jnp.float32(0)] * 4)
     totals, watched = lax.scan(accumulate, nothing, (examples.rows, examples.filled))
 
     def finish(total):
         return reduction.finish(recipe.reduction, total, totals.weight, microbatches)
 
-    reduced = lax.optimization_barrier(finish(totals.accumulator))
+    widened = jax.tree.map(lambda total, like: total.astype(like.dtype), totals.accumulator, params)
+    reduced = lax.optimization_barrier(finish(widened))
     before_clip = norm(finish(totals.unclipped) if at_microbatch else reduced)
     clipped = reduced if at_microbatch else clip(reduced, params, numbers.clip_threshold)
     after_clip = norm(clipped) if recipe.clip != "none" else before_clip
