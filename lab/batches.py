@@ -10,7 +10,8 @@ from lab.task import Task
 class Layout(NamedTuple):
     """Where the examples of a batch go: position in the batch [m, b] and whether the place is filled [m, b].
 
-    A place that is not filled repeats an example of its own microbatch and counts for nothing.
+    A place that is not filled counts for nothing; it repeats an example of its own microbatch, or the last of the
+    batch where the microbatch has none.
     """
 
     rows: np.ndarray

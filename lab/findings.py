@@ -99,7 +99,7 @@ def of_update(update: Update) -> list[Finding]:
             f"examples' gradients cancel (their sum is {number(update.full_sum.norm / parts)} of the microbatches' "
             "together), and float32 keeps about 7 digits."
         )
-        return [Finding("warning", text)]
+        return [Finding("note", text)]
     ratio = reduced / update.reference.norm if update.reference.norm else np.inf
     uneven = len(set(weights)) > 1
     least, most = min(weights), max(weights)

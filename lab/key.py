@@ -75,7 +75,7 @@ class Key:
         return self._number(name, given, task, whole)
 
     def _choice(self, name: str, value: str) -> str:
-        near = difflib.get_close_matches(value, self.choices, n=1)
+        near = difflib.get_close_matches(value.lower(), self.choices, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         require(value in self.choices, f"{name}={shown(value)}: must be one of {', '.join(self.choices)}{hint}")
         return value

@@ -234,11 +234,11 @@ class Settings:
                 f"warmup_steps={self.warmup_steps}: must be shorter than the {length} updates of the "
                 f"{'run' if length == self.steps else 'schedule'}; use at most {length - 1}, or a longer one",
             )
-        if self.schedule == "one_cycle":
+        if self.schedule in ("one_cycle", "piecewise"):
             require(
                 self.schedule_length >= 4,
-                f"schedule=one_cycle: needs at least 4 updates to rise and fall, "
-                f"and has {self.schedule_length}; raise steps or decay_steps",
+                f"schedule={self.schedule}: needs at least 4 updates for its parts, and has {self.schedule_length}; "
+                "raise steps or decay_steps",
             )
 
     @property

@@ -65,6 +65,8 @@ BAD = [
     ),
     (WARM | {"warmup_steps": 12, "decay_steps": 20}, ["warmup_steps=12", "shorter than the 10 updates of the run"]),
     ({"schedule": "one_cycle", "steps": 3}, ["schedule=one_cycle", "at least 4 updates", "has 3"]),
+    ({"schedule": "piecewise", "steps": 3}, ["schedule=piecewise", "at least 4 updates", "has 3"]),
+    ({"optimizer": "adamW"}, ["optimizer=adamW", "did you mean adamw?"]),
     ({"schedule": "one_cycle", "decay_steps": 2}, ["schedule=one_cycle", "at least 4 updates", "has 2"]),
     ({"hidden": "64,"}, ["hidden=64,", "whole numbers"]),
     ({"hidden": "64,0"}, ["hidden=64,0", "each 1 to 1024 wide"]),

@@ -78,12 +78,13 @@ def legal(draw) -> Settings:
         "learning_rate": st.floats(0, 1000), "weight_decay": st.floats(0, 10), "schedule": st.sampled_from(SCHEDULES),
         "decay_steps": st.integers(0, 200_000), "decay_rate": st.floats(0, 1, exclude_min=True),
         "final_fraction": st.floats(0, 1), "schedule_counts": st.sampled_from(["updates", "microbatches"]),
+        "accumulator_dtype": st.sampled_from(["float32", "float16", "bfloat16"]),
         "clip": st.sampled_from(CLIPS), "clip_threshold": st.floats(0, 1e30, exclude_min=True),
         "clip_at": st.sampled_from(["update", "microbatch"]), "steps": st.integers(1, 200_000),
         "seed": st.integers(0, 2**31 - 1),
     }  # fmt: skip
     keys |= draw(st.fixed_dictionaries({}, optional=optional))
-    if keys.get("schedule") in (*WARMED_UP, "one_cycle"):
+    if keys.get("schedule") in (*WARMED_UP, "one_cycle", "piecewise"):
         keys |= {"steps": draw(st.integers(4, 200_000)), "decay_steps": draw(st.sampled_from([0, 5, 10**5]))}
         shortest = min(keys["steps"], keys["decay_steps"] or keys["steps"])
         keys["warmup_steps"] = draw(st.integers(1, shortest - 1))
@@ -174,7 +175,8 @@ def test_replacing_the_task_takes_its_defaults_and_keeps_what_was_chosen():
 
 def test_structure_is_what_shapes_the_program():
     assert set(Settings().structure()) == {
-        "task", "hidden", "batch_size", "microbatches", "reduction", "optimizer", "clip", "clip_at",
+        "task", "hidden", "batch_size", "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip",
+        "clip_at",
     }  # fmt: skip
 
 
