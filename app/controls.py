@@ -101,13 +101,12 @@ def _publish():
 def choose(changes: Mapping[str, Any], place: str) -> bool:
     """Take these changes; or keep the settings, and say why not at `place`. Returns whether they were taken."""
     state = st.session_state
-    for name in ("address", place, *changes):
-        state.refused.pop(name, None)
     try:
         state.settings = _replaced(state.settings, changes)
     except SettingsError as refusal:
         state.refused[place] = str(refusal)
         return False
+    state.refused.clear()
     _publish()
     return True
 
@@ -140,7 +139,7 @@ def _exact():
 
 def reset(group: str):
     """Every setting of the group back to its default."""
-    choose({name: None for name in KEYS if about_key(name).group == group}, place=group)
+    choose({name: None for name in KEYS if about_key(name).group == group and name != "task"}, place=group)
 
 
 def refusal(name: str):
@@ -157,7 +156,7 @@ def sidebar():
     with st.sidebar:
         for group in GROUPS:
             names = [name for name in used if about_key(name).group == group]
-            differs = any(name in changed for name in names)
+            differs = any(name in changed for name in names if name != "task")
             title = words.GROUPS[group] + (" •" if differs else "")
             with st.expander(title, expanded=group in OPEN, key=f"group_{group}"):
                 for name in names:

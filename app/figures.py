@@ -26,23 +26,25 @@ class Chart(NamedTuple):
     summary: str
 
 
-def thinned(y: np.ndarray) -> np.ndarray:
+def thinned(y: np.ndarray, points: int = POINTS) -> np.ndarray:
     """Indices of the points to draw: all of them, or the least and the greatest of every stretch.
 
     Peaks and dips survive; not-a-number counts as neither, and a stretch of nothing else keeps its first point.
     """
-    if len(y) <= POINTS:
+    if len(y) <= points:
         return np.arange(len(y))
     kept = [0, len(y) - 1]
-    for stretch in np.array_split(np.arange(len(y)), POINTS // 2):
+    for stretch in np.array_split(np.arange(len(y)), points // 2):
         known = stretch[np.isfinite(y[stretch])]
         kept += [stretch[0]] if len(known) == 0 else [known[y[known].argmin()], known[y[known].argmax()]]
     return np.unique(kept)
 
 
-def curve(record: Record, column: str, **style) -> go.Scatter:
-    """One column over the updates."""
-    at = thinned(record[column])
+def curve(record: Record, column: str, points: int = POINTS, **style) -> go.Scatter:
+    """One column over the updates; a single finite point is a dot."""
+    at = thinned(record[column], points)
+    if np.isfinite(record[column]).sum() == 1:
+        style |= {"mode": "markers", "marker": {"color": style["line"]["color"], "size": 9}}
     return go.Scatter(x=record["step"][at], y=record[column][at], **style)
 
 
@@ -60,30 +62,33 @@ def logarithmic(*values) -> dict:
     known = np.concatenate([v[np.isfinite(v)] for v in map(np.asarray, values)]).astype(float)
     if len(known) == 0 or known.min() <= 0 or known.max() < 10 * known.min():
         return {}
-    decades = float(np.log10(known.max() / known.min()))
-    return {"type": "log", "dtick": int(np.ceil(decades / 6)) if decades > 2 else "D2"}
+    low, high = float(np.log10(known.min())), float(np.log10(known.max()))
+    if high - low > 2:
+        return {"type": "log", "dtick": int(np.ceil((high - low) / 6))}
+    ticks = [m * 10.0**e for e in range(int(np.floor(low)), int(np.ceil(high)) + 1) for m in (1, 2, 5)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
 
 
-def over_run(settings: Settings, record: Record, traces: list, **labels) -> go.Figure:
-    """Curves over all updates of the run, done or not; a single update is a dot."""
-    if len(record["step"]) == 1:
-        traces[0].update(mode="markers", marker={"color": theme.YOURS, "size": 9})
-    edge = 0.02 * settings.steps
+def over_run(traces: list, until: int, **labels) -> go.Figure:
+    """Curves over the updates of a run up to `until`."""
+    edge = 0.02 * until
     return figure(
-        traces, x="update", showlegend=len(traces) > 1, xaxis_range=[-edge, settings.steps + edge], **labels
+        traces, x="update", showlegend=len(traces) > 1, xaxis_range=[-edge, until + edge], **labels
     )  # fmt: skip
 
 
-def loss(settings: Settings, record: Record, held_out: Record, compared: Record | None = None) -> Chart:
+def loss(record: Record, held_out: Record, until: int, compared: Record | None = None) -> Chart:
     """Loss of every batch, of the held-out examples, and of a compared run."""
     traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
     measured = "loss" in held_out and len(held_out["loss"]) > 0
     if measured:
         marker = {"symbol": "circle-open", "size": 6, "color": theme.YOURS}
-        traces.append(curve(held_out, "loss", name="held out", line=theme.DASHED, mode="lines+markers", marker=marker))
+        traces.append(
+            curve(held_out, "loss", 120, name="held out", line=theme.DASHED, mode="lines+markers", marker=marker)
+        )
     if compared is not None:
         traces.append(curve(compared, "loss", name="compared", line=theme.OTHER, mode="lines"))
-    drawn = over_run(settings, record, traces, y="loss per example")
+    drawn = over_run(traces, until, y="loss per example")
     drawn.update_layout(yaxis=logarithmic(*(trace.y for trace in traces)))
     summary = f"Training loss {number(record['loss'][0])} → {number(record['loss'][-1])}"
     if measured:
@@ -98,14 +103,14 @@ def _reading_of_loss(measured: bool) -> str:
     return read + " Dashes that rise while the line falls mean overfitting." if measured else read
 
 
-def divergence(settings: Settings, record: Record, compared: Record) -> Chart:
+def divergence(record: Record, compared: Record, until: int) -> Chart:
     """How far the compared run's loss is from this run's, on a logarithmic axis where that helps."""
     difference = loss_difference(record, compared)
     absolute = difference["loss_absolute"]
     positive = np.where(absolute > 0, absolute, np.nan)
     shown = Record({"step": difference["step"], "loss_absolute": positive})
     trace = curve(shown, "loss_absolute", line=theme.OTHER, mode="lines")
-    drawn = over_run(settings, shown, [trace], y="difference")
+    drawn = over_run([trace], until, y="difference")
     drawn.update_layout(yaxis=logarithmic(positive))
     known = absolute[np.isfinite(absolute)]
     if not absolute.any():
@@ -120,7 +125,7 @@ def divergence(settings: Settings, record: Record, compared: Record) -> Chart:
     )
 
 
-def learning_rate(settings: Settings, record: Record, compared: Record | None = None) -> Chart:
+def learning_rate(settings: Settings, record: Record, until: int, compared: Record | None = None) -> Chart:
     """The rate of every update, the planned one where a bug changes it, and a compared run's if it differs."""
     traces = [curve(record, "learning_rate", name="applied", line=theme.LINE, mode="lines")]
     buggy = settings.schedule != "constant" and settings.schedule_counts == "microbatches" and settings.microbatches > 1
@@ -130,7 +135,7 @@ def learning_rate(settings: Settings, record: Record, compared: Record | None = 
         traces.append(curve(planned, "learning_rate", name="planned", line=theme.PLANNED, mode="lines"))
     if compared is not None and not np.array_equal(compared["learning_rate"], record["learning_rate"]):
         traces.append(curve(compared, "learning_rate", name="compared", line=theme.OTHER, mode="lines"))
-    drawn = over_run(settings, record, traces, y="learning rate", yaxis_rangemode="tozero")
+    drawn = over_run(traces, until, y="learning rate", yaxis_rangemode="tozero")
     applied = record["learning_rate"]
     top = int(applied.argmax())
     summary = f"From {number(applied[0])} to {number(applied[-1])}"
@@ -146,7 +151,7 @@ def accumulator(update: Update) -> Chart:
     """The running total after every microbatch, with the full batch's sum and mean and the four reductions."""
     scalar = len(update.coordinates) == 1 and update.complete
     index = [microbatch.index + 1 for microbatch in update.microbatches]
-    totals = [m.running_total.values[0] if scalar else m.running_total.norm for m in update.microbatches]
+    totals = [float(m.running_total.values[0] if scalar else m.running_total.norm) for m in update.microbatches]
     added = [m.adds.values[0] if scalar else m.adds.norm for m in update.microbatches]
     details = [
         [m.examples, a, m.to_full.cosine, m.to_full.relative_error]
@@ -161,21 +166,17 @@ def accumulator(update: Update) -> Chart:
     bars = go.Bar(
         x=index, y=totals, customdata=details, hovertemplate=hover, marker={"color": theme.YOURS, "opacity": 0.8},
         width=0.6 if few else None, text=[number(total) for total in totals] if few else None,
-        textposition="inside", insidetextanchor="end", insidetextfont={"color": "white"}, cliponaxis=False,
+        textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": "white"}, cliponaxis=False,
     )  # fmt: skip
-    full_sum = update.full_sum.values[0] if scalar else update.full_sum.norm
-    full_mean = update.reference.values[0] if scalar else update.reference.norm
+    full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
+    full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
     drawn = figure([bars], x="after microbatch", y="gradient" if scalar else "norm of the gradient", showlegend=False)
     tallest = max(map(abs, totals))
-    for value, name, dash in ((full_sum, "full-batch sum", "dash"), (full_mean, "full-batch mean", "dot")):
+    for value, dash in ((full_sum, "dash"), (full_mean, "dot")):
         if abs(value) <= 3 * tallest:
-            low = 0 <= value < 0.15 * tallest
-            label = {"text": f"{name} {number(value)}", "font_size": 12}
-            line = {"color": theme.REFERENCE, "width": 2, "dash": dash}
-            drawn.add_hline(
-                value, line=line, annotation=label, annotation_position=f"{'bottom' if low else 'top'} left"
-            )
-    outcomes = {n: v.values[0] if scalar else v.norm for n, v in update.reductions.items()}
+            drawn.add_hline(value, line={"color": theme.REFERENCE, "width": 2, "dash": dash})
+    outcomes = {"full-batch sum": full_sum, "full-batch mean": full_mean}
+    outcomes |= {n: float(v.values[0] if scalar else v.norm) for n, v in update.reductions.items()}
     within = {name: value for name, value in outcomes.items() if abs(value) <= 3 * tallest}
     for value, text in ladder(within, span=max(tallest, *map(abs, within.values())) if within else tallest):
         drawn.add_annotation(
@@ -183,16 +184,18 @@ def accumulator(update: Update) -> Chart:
         )
     drawn.update_layout(
         hovermode="closest", xaxis={"dtick": 1, "range": [0.4, len(index) + 0.6]} if few else {},
-        margin={"t": 20, "r": 160}, uniformtext={"minsize": 10, "mode": "hide"},
+        margin={"t": 20, "r": 170}, uniformtext={"minsize": 10, "mode": "hide"},
     )  # fmt: skip
     meant = "means" if update.reduction.endswith("of_means") else "sums"
     divided = {"mean": "the number of examples", "mean_of_means": "the number of microbatches"}
+    clipped = "clipped " if update.clips_microbatches else ""
+    without = " without the clip" if update.clips_microbatches else ""
     shown = " → ".join(number(t) for t in totals) if few else f"{number(totals[0])} → … → {number(totals[-1])}"
     return Chart(
-        f"Accumulator: running total of the microbatches' gradient {meant}",
+        f"Accumulator: running total of the microbatches' {clipped}gradient {meant}",
         drawn,
         f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it by "
-        f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it.",
+        f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it{without}.",
         f"{shown}; the full-batch sum is {number(full_sum)}"
         + (", off this scale." if abs(full_sum) > 3 * tallest else "."),
     )
@@ -216,7 +219,7 @@ def reductions(update: Update) -> Chart:
     scalar = len(update.coordinates) == 1 and update.complete
     names = list(update.reductions)[::-1]
     values = [update.reductions[n].values[0] if scalar else update.reductions[n].norm for n in names]
-    full = update.reference.values[0] if scalar else update.reference.norm
+    full = float(update.reference.values[0] if scalar else update.reference.norm)
     chosen = [name == update.reduction for name in names]
     agrees = [update.reduction_agreement[name].relative_error <= AGREES for name in names]
     axis = logarithmic(np.array([*values, full])) or {"rangemode": "tozero"}
@@ -240,7 +243,8 @@ def reductions(update: Update) -> Chart:
         "<extra></extra>",
     )
     drawn = figure([trace], x="gradient" if scalar else "norm of the gradient", y="", showlegend=False)
-    drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
+    if np.isfinite(full):
+        drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
     drawn.update_layout(
         hovermode="closest",
         xaxis=axis,
@@ -255,5 +259,7 @@ def reductions(update: Update) -> Chart:
         "Dotted grey: the full-batch mean in float64. A dot agrees, a cross does not; bold is in use. Before any clip.",
         f"{equal} {'gives' if len(right) < 2 else 'give'} {number(full)}."
         if right
+        else "The full-batch mean is not a finite number."
+        if not np.isfinite(full)
         else f"{equal} gives {number(full)}, the full-batch mean.",
     )

@@ -47,7 +47,14 @@ class Job:
         self._watchers = {session: time.monotonic()}
         self._turn = threading.Lock()
         self._updates: OrderedDict[int, Future[Update]] = OrderedDict()
-        _pool.submit(self._next)
+        self._queue()
+
+    def _queue(self):
+        """Take a place at the end of the queue; when the server is stopping there is none."""
+        try:
+            _pool.submit(self._next)
+        except RuntimeError:
+            self._give_up()
 
     def watch(self, session: str):
         """Somebody is still looking."""
@@ -77,7 +84,7 @@ class Job:
                     self.run, self._training = self._training.run(), None
                     self.ended.set()
                     return None
-            _pool.submit(self._next)
+            self._queue()
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             self.failure = f"This run could not be trained: {type(error).__name__}. The details are in the terminal."

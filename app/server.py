@@ -127,7 +127,7 @@ def serve(port: int | None, browser: bool) -> int:
                 file=sys.stderr,
             )
             return 2
-    elif not 1 <= port <= 65535 or not is_free(port):
+    elif not 1024 <= port <= 65535 or not is_free(port):
         print(f"training-lab: --port {port}: cannot be used; give a free port from 1024 to 65535", file=sys.stderr)
         return 2
     library = files("plotly") / "package_data"

@@ -64,11 +64,19 @@ def of_update(update: Update) -> list[Finding]:
     count = plural(len(weights), "microbatch")
     broken = [k for k, m in enumerate(update.microbatches) if not np.isfinite(m.adds.norm)]
     if broken:
-        return [Finding("warning", f"The gradient of microbatch {broken[0]} is not finite, and so is their sum.")]
+        return [
+            Finding(
+                "warning",
+                f"The gradient of microbatch {broken[0] + 1} of {len(weights)} is not finite, nor is their sum.",
+            )
+        ]
+    own = update.reduction_agreement[update.reduction].relative_error
     if error <= AGREES:
         size = "exactly" if error == 0 else f"to a relative error of {error:.1e}, the rounding of float32"
+        if update.clips_microbatches and own > AGREES:
+            text = f"{update.reduction} over {count} agrees with the full batch, but only because of the clip."
+            return [Finding("note", text)]
         return [Finding("ok", f"{update.reduction} over {count} agrees with the full batch {size}.")]
-    own = update.reduction_agreement[update.reduction].relative_error
     if own <= AGREES and update.accumulator_dtype != "float32":
         last = update.microbatches[-1].running_total.norm
         return [
@@ -138,7 +146,7 @@ def of_run(run: Run) -> list[Finding]:
             Finding(
                 "warning",
                 f"The loss or the gradient is not a finite number in {plural(len(bad), 'update')}, first in update "
-                f"{bad[0]}. A lower learning rate or clipping usually cures this.",
+                f"{bad[0]}." + (" A lower learning rate or clipping usually cures this." if bad[0] > 0 else ""),
             )
         )
     if settings.clip != "none":

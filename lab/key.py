@@ -124,7 +124,7 @@ def _is_sequence(value: Any) -> bool:
 def _float32(word: str) -> float:
     """The number a word says, if float32 can hold it; nan and inf are numbers here."""
     value = float(word)
-    if math.isfinite(value) and abs(value) > 3.4028234e38:
+    if abs(value) > 3.4028234e38 and "inf" not in word.lower():
         raise OverflowError
     return value
 

@@ -77,6 +77,7 @@ class Update(NamedTuple):
     learning_rate: float
     reduction: str
     accumulator_dtype: str
+    clips_microbatches: bool
 
     def to_dict(self) -> dict[str, Any]:
         """As `training-lab inspect --json` writes it."""
@@ -235,4 +236,5 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         learning_rate=float(rate),
         reduction=recipe.reduction,
         accumulator_dtype=recipe.accumulator_dtype,
+        clips_microbatches=recipe.clip != "none" and recipe.clip_at == "microbatch",
     )

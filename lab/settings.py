@@ -292,18 +292,21 @@ class Settings:
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> "Settings":
         """From an address query."""
-        given = dict(query)
-        version = given.pop("v", str(VOCABULARY))
-        require(
-            version == str(VOCABULARY),
-            f"v={version}: this link was made for another version of the keys; this lab reads v={VOCABULARY}",
-        )
-        return cls.from_dict(given)
+        return cls.from_dict(query)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "Settings":
-        """From any mapping; unknown keys are refused with the nearest known one."""
-        return cls(**given)
+        """From any mapping; `v`, the version of the vocabulary, may be among the keys.
+
+        Raises:
+            SettingsError: also for an unknown key, with the nearest known one, and for another version.
+        """
+        version = str(given.get("v", VOCABULARY))
+        require(
+            version == str(VOCABULARY),
+            f"v={shown(version)}: this was written for another version of the keys; this lab reads v={VOCABULARY}",
+        )
+        return cls(**{name: value for name, value in given.items() if name != "v"})
 
     @classmethod
     def from_file(cls, path: str | Path, words: Iterable[str] = ()) -> "Settings":
@@ -339,7 +342,7 @@ def split_words(words: Iterable[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        require(bool(equals), f"{word}: settings are written KEY=VALUE, such as microbatches=8")
+        require(bool(name and equals), f"{shown(word)}: settings are written KEY=VALUE, such as microbatches=8")
         require(name not in given, f"{word}: {name} is given twice; keep one of them")
         given[name] = value
     return given

@@ -52,7 +52,7 @@ def test_labels_too_close_to_tell_apart_share_a_place():
 
 def test_loss_of_a_single_update_is_a_dot():
     run = scalar(steps=1)
-    (trace,) = traces(figures.loss(run.settings, run.record, run.held_out))
+    (trace,) = traces(figures.loss(run.record, run.held_out, 1))
     assert trace.mode == "markers"
     assert list(trace.y) == [7.5]
 
@@ -60,7 +60,7 @@ def test_loss_of_a_single_update_is_a_dot():
 def test_the_planned_rate_is_drawn_where_the_schedule_runs_ahead():
     settings = Settings(task="scalar", steps=10, schedule="linear", learning_rate=1, schedule_counts="microbatches")
     run = fit(settings)
-    chart = figures.learning_rate(settings, run.record)
+    chart = figures.learning_rate(settings, run.record, 10)
     applied, planned = traces(chart)
     np.testing.assert_allclose(applied.y, np.maximum(1 - 2 * np.arange(10) / 10, 0), atol=1e-6)
     np.testing.assert_allclose(planned.y, 1 - np.arange(10) / 10, atol=1e-6)
@@ -82,12 +82,28 @@ def test_reductions_that_agree_are_dots_and_the_others_crosses():
 
 
 def test_a_gradient_that_is_not_finite_is_drawn_without_lines():
-    chart = figures.accumulator(fit(Settings(task="hand", gradients="nan/1")).at(0))
+    update = fit(Settings(task="hand", gradients="nan/1")).at(0)
+    assert len(figures.accumulator(update).figure.layout.shapes) == 0
+    chart = figures.reductions(update)
     assert len(chart.figure.layout.shapes) == 0
+    assert chart.summary == "The full-batch mean is not a finite number."
+
+
+def test_a_clip_at_the_microbatches_is_named_where_the_bars_show_it():
+    update = fit(Settings(task="hand", gradients="2:0/0:2", clip="global_norm", clip_at="microbatch")).at(0)
+    chart = figures.accumulator(update)
+    assert "clipped gradient sums" in chart.title
+    assert "without the clip" in chart.read
+
+
+def test_an_axis_of_less_than_two_decades_has_its_ticks_in_full():
+    axis = figures.logarithmic(np.array([0.2, 2.1]))
+    assert axis["tickvals"] == pytest.approx([0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50])
+    assert axis["ticktext"][:4] == ["0.1", "0.2", "0.5", "1"]
 
 
 def test_charts_do_not_share_state():
     record = Record({"step": np.arange(3), "loss": np.ones(3), "learning_rate": np.ones(3)})
-    first = figures.learning_rate(Settings(), record).figure.to_json()
-    figures.loss(Settings(), record, Record({"step": np.zeros(0, int)}))
-    assert figures.learning_rate(Settings(), record).figure.to_json() == first
+    first = figures.learning_rate(Settings(), record, 3).figure.to_json()
+    figures.loss(record, Record({"step": np.zeros(0, int)}), 3)
+    assert figures.learning_rate(Settings(), record, 3).figure.to_json() == first

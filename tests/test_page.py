@@ -169,6 +169,13 @@ def test_reset_puts_a_group_back_and_leaves_the_others():
     assert "reset_batch" not in [button.key for button in app.button]
 
 
+def test_reset_of_the_task_group_keeps_the_task():
+    app = opened(task="scalar", xs="5,6")
+    settled(app.button(key="reset_task").click().run())
+    assert app.session_state["settings"] == Settings(task="scalar")
+    assert "reset_task" not in [button.key for button in app.button]
+
+
 def test_only_controls_that_matter_are_shown():
     keys = {w.key for w in [*opened().select_slider, *opened().selectbox]}
     assert "set_clip_threshold" not in keys

@@ -35,6 +35,21 @@ function themed(layout, element) {
   return copy;
 }
 
+// The same hues, lighter, for a dark page: blue is yours, orange the other, grey the reference.
+const LIGHTER = { "#0072B2": "#56B4E9", "#D55E00": "#E69F00", "#7F7F7F": "#A6A6A6" };
+
+function lightened(text) {
+  return text.replace(/#0072B2|#D55E00|#7F7F7F/g, (colour) => LIGHTER[colour]);
+}
+
+function isDark(element) {
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = getComputedStyle(element).getPropertyValue("--st-background-color").trim() || "#fff";
+  probe.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = probe.getImageData(0, 0, 1, 1).data;
+  return red + green + blue < 384;
+}
+
 export default function ({ data, parentElement }) {
   const figure = parentElement.querySelector(".lab-chart");
   const plot = figure.querySelector(".plot");
@@ -44,10 +59,10 @@ export default function ({ data, parentElement }) {
   plot.setAttribute("aria-label", `${data.title}. ${data.summary}`);
   plot.style.height = `${data.height}px`;
 
-  const drawn = JSON.parse(data.figure);
+  const drawn = () => JSON.parse(isDark(figure) ? lightened(data.figure) : data.figure);
   const draw = (Plotly) => {
-    const layout = themed({ ...drawn.layout, height: data.height, uirevision: drawn.layout.uirevision ?? "keep" }, figure);
-    return Plotly.react(plot, drawn.data, layout, CONFIG);
+    const { data: traces, layout } = drawn();
+    return Plotly.react(plot, traces, themed({ ...layout, height: data.height, uirevision: "keep" }, figure), CONFIG);
   };
   plotly().then(draw, (error) => { plot.textContent = error.message; });
 

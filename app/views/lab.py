@@ -2,6 +2,7 @@
 
 import html
 
+import numpy as np
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
@@ -43,13 +44,12 @@ def page():
         return
     job = jobs.watch(session(), settings)
     job.ended.wait(PATIENCE)
+    heading(settings)
     if job.run:
         show(settings, job.run, job)
     elif job.failure:
-        heading(settings)
         st.html(f'<p class="refusal" role="alert">{html.escape(job.failure)}</p>')
     else:
-        heading(settings)
         in_progress(settings)
 
 
@@ -84,26 +84,22 @@ def in_progress(settings: Settings):
         st.session_state.stopped = (settings, run)
         st.rerun()
     if seen is not None:
-        curves(settings, record, held_out)
+        curves(settings, record, held_out, until=settings.steps)
 
 
 def show_stopped(settings: Settings, run: Run | None):
     """A run the user stopped, as far as it got."""
 
-    def again():
-        del st.session_state.stopped
-
+    heading(settings)
     if run is None:
-        heading(settings)
         st.info(words.NOTHING)
-    else:
+    st.button("Run again", on_click=lambda: st.session_state.pop("stopped", None), icon=":material/replay:")
+    if run is not None:
         show(settings, run, None)
-    st.button("Run again", on_click=again, icon=":material/replay:")
 
 
 def show(settings: Settings, run: Run, job: jobs.Job | None):
     """A run, and one of its updates under the microscope."""
-    heading(settings)
     left, right = st.columns([7, 4], vertical_alignment="bottom")
     tiles = left.empty()
     with tiles:
@@ -147,6 +143,8 @@ def numbers(run: Run, first: Update | None):
 def verdict(update: Update) -> str:
     """Whether the gradient agrees with the full batch, in two words."""
     error = update.agreement.relative_error
+    if not np.isfinite(error):
+        return "✗ not finite"
     if error <= findings.AGREES:
         return "✓ agrees"
     return f"✗ off by {findings.percent(error)}" if error < 10 else f"✗ {findings.number(error + 1)} times"
@@ -176,17 +174,20 @@ def await_compared(mine: str, settings: Settings):
     st.caption(words.AGAINST_WAITS)
 
 
-def curves(settings: Settings, record: Record, held_out: Record, compared: Record | None = None):
-    """Loss and learning rate over the run; with a compared run, where the two part."""
+def curves(
+    settings: Settings, record: Record, held_out: Record, compared: Record | None = None, until: int | None = None
+):
+    """Loss and learning rate up to update `until`; with a compared run, where the two part."""
+    until = until or record.length
     left, right = st.columns(2)
     with left:
-        chart(figures.loss(settings, record, held_out, compared), key="loss")
+        chart(figures.loss(record, held_out, until, compared), key="loss")
     with right:
         if compared is not None:
-            chart(figures.divergence(settings, record, compared), key="divergence", height=130)
-            chart(figures.learning_rate(settings, record, compared), key="rate", height=130)
+            chart(figures.divergence(record, compared, until), key="divergence", height=130)
+            chart(figures.learning_rate(settings, record, until, compared), key="rate", height=130)
         else:
-            chart(figures.learning_rate(settings, record), key="rate")
+            chart(figures.learning_rate(settings, record, until), key="rate")
 
 
 @st.fragment
