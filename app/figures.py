@@ -69,6 +69,20 @@ def logarithmic(*values) -> dict:
     return {"type": "log", "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
 
 
+def tell_if_empty(drawn: go.Figure, values) -> go.Figure:
+    """Say so where there is nothing to draw."""
+    if not np.isfinite(np.asarray(values, float)).any():
+        drawn.add_annotation(
+            text="nothing to draw: no value is a finite number",
+            x=0.5,
+            y=0.5,
+            xref="paper",
+            yref="paper",
+            showarrow=False,
+        )
+    return drawn
+
+
 def over_run(traces: list, until: int, **labels) -> go.Figure:
     """Curves over the updates of a run up to `until`."""
     edge = 0.02 * until
@@ -90,6 +104,7 @@ def loss(record: Record, held_out: Record, until: int, compared: Record | None =
         traces.append(curve(compared, "loss", name="compared", line=theme.OTHER, mode="lines"))
     drawn = over_run(traces, until, y="loss per example")
     drawn.update_layout(yaxis=logarithmic(*(trace.y for trace in traces)))
+    tell_if_empty(drawn, record["loss"])
     summary = f"Training loss {number(record['loss'][0])} → {number(record['loss'][-1])}"
     if measured:
         summary += f", held out {number(held_out['loss'][0])} → {number(held_out['loss'][-1])}"
@@ -166,7 +181,7 @@ def accumulator(update: Update) -> Chart:
     bars = go.Bar(
         x=index, y=totals, customdata=details, hovertemplate=hover, marker={"color": theme.YOURS, "opacity": 0.8},
         width=0.6 if few else None, text=[number(total) for total in totals] if few else None,
-        textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": "white"}, cliponaxis=False,
+        textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": theme.ON_BAR}, cliponaxis=False,
     )  # fmt: skip
     full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
     full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
@@ -243,6 +258,7 @@ def reductions(update: Update) -> Chart:
         "<extra></extra>",
     )
     drawn = figure([trace], x="gradient" if scalar else "norm of the gradient", y="", showlegend=False)
+    tell_if_empty(drawn, values)
     if np.isfinite(full):
         drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
     drawn.update_layout(

@@ -1,4 +1,4 @@
-"""One colour, one meaning, in every chart; hues by Okabe and Ito (2008), readable on light and on dark.
+"""One colour, one meaning, in every chart; hues by Okabe and Ito (2008). `chart.js` lightens them on a dark page.
 
 Colour never stands alone: dash and marker tell the same thing.
 """
@@ -9,8 +9,8 @@ COMPARED = "#D55E00"
 """A compared run, or a trap."""
 REFERENCE = "#7F7F7F"
 """What plain full-batch mathematics gives."""
-AGREES = "#009E73"
-FAILS = "#D55E00"
+ON_BAR = "#FFFFFF"
+"""Text inside a bar."""
 
 LINE = {"color": YOURS, "width": 2}
 DASHED = {"color": YOURS, "width": 1.5, "dash": "dash"}

@@ -130,10 +130,10 @@ def test_a_clip_on_microbatches_is_said_to_turn_the_gradient():
     assert "clip_at=update" in text
 
 
-@pytest.mark.parametrize(("gradients", "which"), [("1/nan", 1), ("inf/1/nan", 0), ("1/2/-inf,3", 2)])
+@pytest.mark.parametrize(("gradients", "which"), [("1/nan", 2), ("inf/1/nan", 1), ("1/2/-inf,3", 3)])
 def test_a_gradient_that_is_not_finite_is_said_where(gradients, which):
     level, text = told(task="hand", gradients=gradients)
-    assert level == "warning" and f"gradient of microbatch {which} is not finite" in text
+    assert level == "warning" and f"gradient of microbatch {which} of " in text
 
 
 @pytest.mark.parametrize(

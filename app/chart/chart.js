@@ -35,11 +35,11 @@ function themed(layout, element) {
   return copy;
 }
 
-// The same hues, lighter, for a dark page: blue is yours, orange the other, grey the reference.
-const LIGHTER = { "#0072B2": "#56B4E9", "#D55E00": "#E69F00", "#7F7F7F": "#A6A6A6" };
+// The colours of app/theme.py as a dark page needs them: yours, compared, reference, text on a bar.
+const ON_DARK = { "#0072B2": "#56B4E9", "#D55E00": "#E69F00", "#7F7F7F": "#A6A6A6", "#FFFFFF": "#111111" };
 
 function lightened(text) {
-  return text.replace(/#0072B2|#D55E00|#7F7F7F/g, (colour) => LIGHTER[colour]);
+  return text.replace(/#0072B2|#D55E00|#7F7F7F|#FFFFFF/g, (colour) => ON_DARK[colour]);
 }
 
 function isDark(element) {
