@@ -181,7 +181,8 @@ def accumulator(update: Update) -> Chart:
     bars = go.Bar(
         x=index, y=totals, customdata=details, hovertemplate=hover, marker={"color": theme.YOURS, "opacity": 0.8},
         width=0.6 if few else None, text=[number(total) for total in totals] if few else None,
-        textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": theme.ON_BAR}, cliponaxis=False,
+        textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": theme.ON_BAR},
+        cliponaxis=False,
     )  # fmt: skip
     full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
     full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
