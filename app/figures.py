@@ -69,7 +69,7 @@ def logarithmic(*values) -> dict:
     return {"type": "log", "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
 
 
-def tell_if_empty(drawn: go.Figure, values) -> go.Figure:
+def tell_if_empty(drawn: go.Figure, values):
     """Say so where there is nothing to draw."""
     if not np.isfinite(np.asarray(values, float)).any():
         drawn.add_annotation(
@@ -80,7 +80,6 @@ def tell_if_empty(drawn: go.Figure, values) -> go.Figure:
             yref="paper",
             showarrow=False,
         )
-    return drawn
 
 
 def over_run(traces: list, until: int, **labels) -> go.Figure:

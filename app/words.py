@@ -3,7 +3,6 @@
 from lab.settings import REDUCTIONS, Settings
 
 TITLE = "training-lab"
-TAGLINE = "Pick how a model is trained, and see what that did: every number is from a real run."
 
 TASKS = {
     "scalar": "one number, by hand",
