@@ -7,9 +7,10 @@ from typing import Any
 import streamlit as st
 
 from app import words
+from lab.choices import SAMPLED, TASKS
 from lab.comparison import other_side
 from lab.key import Key, SettingsError
-from lab.settings import GROUPS, KEYS, SAMPLED, TASKS, Settings, about_key, split_words
+from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
 AGAINST = "against"
 """The part of the address that holds the words of a comparison."""

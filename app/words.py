@@ -1,6 +1,7 @@
 """Every label of the page. What a setting is, and its limits, comes from `lab.settings`."""
 
-from lab.settings import REDUCTIONS, Settings
+from lab.choices import REDUCTIONS
+from lab.settings import Settings
 
 TITLE = "training-lab"
 

@@ -4,9 +4,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from lab.choices import REPEATED
 from lab.microscope import Update
 from lab.run import Run
-from lab.settings import REPEATED, Settings
+from lab.settings import Settings
 
 AGREES = 1e-5
 """Relative error up to which a float32 gradient counts as equal to the float64 reference: rounding, not arithmetic."""

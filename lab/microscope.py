@@ -9,15 +9,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from lab import reduction, reference
+from lab.choices import REDUCTIONS
 from lab.clipping import norm
-from lab.settings import REDUCTIONS
-from lab.step import Examples, Numbers, Recipe, State, backward, update
+from lab.precision import cast
+from lab.step import Examples, Numbers, Recipe, State, backward, clips_microbatches, stages, update, zeros
 
 LISTED = 32
 """Vectors are given in full up to this many parameters; beyond it, a few named coordinates."""
-STAGES = ("accumulate", "reduce_microbatches", "clip", "optimizer", "learning_rate", "update")
-"""What happens to the gradient, in order: the accumulated total, divided, clipped, the optimizer's direction, that
-times -rate, and the parameters afterwards. A clip at the microbatches happens before the first."""
 NAMED = 8
 """How many named coordinates of a larger vector are given: those with the largest reference gradient."""
 
@@ -45,6 +43,20 @@ class Agreement(NamedTuple):
     cosine: float
 
 
+class Break(NamedTuple):
+    """Where an update first held a number that is not finite.
+
+    Attributes:
+        stage: before (the parameters came that way), loss, backward, or one of the stages of the update.
+        tensor: the first tensor concerned, by name; None for the loss.
+        microbatch: its index, for loss, backward and accumulate; else None.
+    """
+
+    stage: str
+    tensor: str | None
+    microbatch: int | None
+
+
 class Microbatch(NamedTuple):
     """One microbatch of the update, and the accumulator after it.
 
@@ -62,7 +74,11 @@ class Microbatch(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Everything about one update. Vectors hold the values at `coordinates`, all of them where `complete`."""
+    """Everything about one update. Vectors hold the values at `coordinates`, all of them where `complete`.
+
+    `stages` has the gradient after each operation, in the order the settings put them; the last holds the parameters.
+    `broke` says where a number first was not finite, if one was.
+    """
 
     step: int
     coordinates: list[str]
@@ -77,7 +93,12 @@ class Update(NamedTuple):
     learning_rate: float
     reduction: str
     accumulator_dtype: str
+    param_dtype: str
+    compute_dtype: str
     clips_microbatches: bool
+    loss_scale: float
+    skipped: bool
+    broke: Break | None
 
     def to_dict(self) -> dict[str, Any]:
         """As `training-lab inspect --json` writes it."""
@@ -97,8 +118,15 @@ class Update(NamedTuple):
             "reference": shown(self.reference),
             "agreement": self.agreement._asdict(),
             "stages": [{"name": name, **shown(vector)} for name, vector in self.stages.items()],
-            "update": {**shown(self.stages["learning_rate"], "applied"), "learning_rate": self.learning_rate},
+            "update": {**shown(self.applied, "applied"), "learning_rate": self.learning_rate, "skipped": self.skipped},
+            "loss_scale": self.loss_scale,
+            "not_finite": self.broke._asdict() if self.broke else None,
         }
+
+    @property
+    def applied(self) -> Vector:
+        """What was added to the parameters."""
+        return self.stages["learning_rate"]
 
     def _microbatch(self, entry: Microbatch) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -141,6 +169,35 @@ def coordinate_names(params: Any) -> list[str]:
     return names
 
 
+def tensor_names(params: Any) -> list[str]:
+    """The name of every tensor of the parameters, such as `w` or `0.weight`."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+
+
+def _broke(recipe: Recipe, names: list[str], seen: dict[str, np.ndarray], flags: list[np.ndarray]) -> Break | None:
+    """The first number that is not finite, in the order things happen.
+
+    Args:
+        seen: of every microbatch: `loss` [m], and whether each tensor of its gradient and of the running total is
+            finite, `gradient_is` and `total_is` [m, tensors].
+        flags: the same of the parameters before and of every stage [tensors].
+    """
+
+    def first(stage: str, fine: np.ndarray, microbatch: int | None = None) -> Break | None:
+        return None if fine.all() else Break(stage, names[int(fine.argmin())], microbatch)
+
+    before, _, *later = flags
+    found = first("before", before)
+    for k in range(len(seen["loss"])):
+        if not found and not np.isfinite(seen["loss"][k]):
+            found = Break("loss", None, k)
+        found = found or first("backward", seen["gradient_is"][k], k) or first("accumulate", seen["total_is"][k], k)
+    for stage, fine in zip(stages(recipe)[1:], later, strict=True):
+        found = found or first(stage, fine)
+    return found
+
+
 @functools.lru_cache(maxsize=128)
 def _opened(recipe: Recipe):
     """The update with its insides, compiled: (numbers, rate, state, examples, full [p], divisor [], listed [c])."""
@@ -149,35 +206,40 @@ def _opened(recipe: Recipe):
         def flat(tree):
             return ravel_pytree(tree)[0]
 
+        def finite(tree):
+            return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)])
+
         def summary(tree):
             return flat(tree).astype(jnp.float32)[listed], norm(tree)
 
-        def watch(loss, weight, adds, total):
-            now = flat(total).astype(jnp.float32) / divisor
+        def watch(loss, weight, gradient, adds, total):
+            now = flat(total).astype(jnp.float32) / (divisor * state.scale.value)
             distance, lengths = norm(now - full), norm(now) * norm(full)
             error = jnp.where(distance == 0, 0, distance / norm(full))
             cosine = jnp.where(lengths == 0, 0, jnp.clip(jnp.vdot(now, full) / lengths, -1, 1))
             cosine = jnp.where(distance == 0, 1, cosine)
             return {"loss": loss, "weight": weight, "adds": summary(adds), "total": summary(total),
-                    "error": error, "cosine": cosine}  # fmt: skip
+                    "error": error, "cosine": cosine, "gradient_is": finite(gradient),
+                    "total_is": finite(total)}  # fmt: skip
 
-        after, _, seen = update(recipe, numbers, rate, state, examples, watch)
+        _, row, seen = update(recipe, numbers, rate, state, examples, watch)
+        precise = cast(state.params, jnp.float32)
 
         def both(totals, microbatch):
-            _, weight, gradient = backward(recipe, state.params, Examples(examples.data, *microbatch))
+            _, weight, gradient = backward(recipe, precise, jnp.float32(1), Examples(examples.data, *microbatch))
             adds = [reduction.contribution(kind, gradient, weight) for kind in ("sum", "sum_of_means")]
             return jax.tree.map(jnp.add, totals, (*adds, weight)), None
 
-        zeros = jax.tree.map(jnp.zeros_like, state.params)
+        nothing = zeros(precise)
         microbatches = (examples.rows, examples.filled)
-        (sums, means, weight), _ = jax.lax.scan(both, (zeros, zeros, jnp.float32(0)), microbatches)
+        (sums, means, weight), _ = jax.lax.scan(both, (nothing, nothing, jnp.float32(0)), microbatches)
         count = examples.rows.shape[0]
         reductions = {
             kind: flat(reduction.finish(kind, means if kind.endswith("of_means") else sums, weight, count))
             for kind in REDUCTIONS
         }
-        stages = (seen.accumulated, seen.reduced, seen.clipped, seen.direction, seen.applied, after.params)
-        return seen.microbatches, reductions, flat(seen.reduced), [summary(stage) for stage in stages]
+        flags = [finite(tree) for tree in (state.params, *seen.stages)]
+        return seen.microbatches, reductions, flat(seen.reduced), [summary(x) for x in seen.stages], flags, row
 
     return jax.jit(opened)
 
@@ -195,7 +257,7 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
     divisor = reduction.divisor(recipe.reduction, jnp.float32(weight), len(filled))
     with np.errstate(over="ignore"):
         narrow = full.astype(np.float32)
-    seen, reductions, used, stages = jax.device_get(
+    seen, reductions, used, passed, flags, row = jax.device_get(
         _opened(recipe)(numbers, rate, state, examples, jnp.asarray(narrow), divisor, jnp.asarray(listed))
     )
 
@@ -218,7 +280,11 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         )
         for k in range(len(filled))
     ]
-    clips_here = recipe.clip != "none" and recipe.clip_at == "update"
+    left_out = set()
+    if recipe.clip == "none" or clips_microbatches(recipe):
+        left_out.add("clip")
+    if recipe.loss_scaling == "none":
+        left_out.add("unscale")
     names = coordinate_names(state.params)
     return Update(
         step=step,
@@ -231,10 +297,15 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         reference=whole(full),
         agreement=agreement(used, full),
         stages={
-            name: vector(summary) for name, summary in zip(STAGES, stages, strict=True) if name != "clip" or clips_here
+            name: vector(summary) for name, summary in zip(stages(recipe), passed, strict=True) if name not in left_out
         },
         learning_rate=float(rate),
         reduction=recipe.reduction,
         accumulator_dtype=recipe.accumulator_dtype,
-        clips_microbatches=recipe.clip != "none" and recipe.clip_at == "microbatch",
+        param_dtype=str(jax.tree.leaves(state.params)[0].dtype),
+        compute_dtype=recipe.compute_dtype,
+        clips_microbatches=clips_microbatches(recipe),
+        loss_scale=float(row["loss_scale"]),
+        skipped=bool(row["skipped"]),
+        broke=_broke(recipe, tensor_names(state.params), seen, flags),
     )

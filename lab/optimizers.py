@@ -30,6 +30,7 @@ def init(name: str, params: Any) -> Any:
 
 
 def direction(name: str, weight_decay: jax.Array, gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
-    """(direction, new state) for one update."""
+    """(direction, new state) for one update; the state keeps its dtypes, which are those of the parameters."""
     with jax.numpy_dtype_promotion("standard"):
-        return transformation(name, weight_decay).update(gradient, state, params)
+        found, after = transformation(name, weight_decay).update(gradient, state, params)
+        return found, jax.tree.map(lambda new, old: new.astype(old.dtype), after, state)

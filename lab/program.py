@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lab.precision import cast
 from lab.reduction import finish
 from lab.step import Examples, Numbers, Recipe, State, update
 
@@ -36,7 +37,9 @@ class Data(NamedTuple):
     stream: jax.Array
     """The example in every place of every batch [updates * batch size]."""
     rates: jax.Array
-    """Learning rate of every update [updates]."""
+    """Learning rate of every applied update [updates], from the first of them."""
+    applied: jax.Array
+    """Updates applied before the first rate []."""
     stride: jax.Array
     """Blocks from one snapshot to the next []."""
     numbers: Numbers
@@ -68,10 +71,11 @@ def measure(recipe: Recipe, params, held_out) -> dict[str, jax.Array]:
     """Mean loss and accuracy on the held-out examples; empty if there are none."""
     if held_out is None:
         return {}
-    losses, weights = recipe.loss(params, held_out)
+    computing = cast(params, recipe.compute_dtype)
+    losses, weights = recipe.loss(computing, held_out)
     measured = {"loss": finish("mean", losses.sum(), weights.sum(), 1)}
     if recipe.score is not None:
-        measured["accuracy"] = recipe.score(params, held_out).mean()
+        measured["accuracy"] = recipe.score(computing, held_out).mean()
     return measured
 
 
@@ -80,7 +84,7 @@ def one(recipe: Recipe, data: Data, state: State, i: jax.Array) -> tuple[State, 
     batch_size = data.stream.shape[0] // data.rates.shape[0]
     order = lax.dynamic_slice_in_dim(data.stream, i * batch_size, batch_size)
     examples = Examples(data.train, order[data.rows], data.filled)
-    after, row, _ = update(recipe, data.numbers, data.rates[i], state, examples)
+    after, row, _ = update(recipe, data.numbers, data.rates[state.applied - data.applied], state, examples)
     return after, row
 
 

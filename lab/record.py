@@ -17,6 +17,9 @@ COLUMNS = {
     "clipped_grad_norm": "the same after the clip; equal where nothing was clipped",
     "clipped": "share of the gradients that were clipped: 0 or 1 at the update, a fraction at the microbatches",
     "update_norm": "Euclidean norm of what was added to the parameters",
+    "loss_scale": "what the loss was multiplied by before the backward pass",
+    "skipped": "whether the update was left out because its gradient was not finite",
+    "unmoved": "share of the parameters p with an update u that is not 0 and yet p + u == p",
     "finite": "whether loss and gradient were finite numbers",
     "accuracy": "share of examples predicted right",
 }

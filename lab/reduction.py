@@ -16,14 +16,25 @@ import jax.numpy as jnp
 
 def contribution(reduction: str, sums: Any, weight: jax.Array) -> Any:
     """What one microbatch adds to the accumulator; nothing at all if its weight is 0."""
-    divisor = jnp.where(weight > 0, weight, 1) if reduction.endswith("of_means") else jnp.ones_like(weight)
-    return jax.tree.map(lambda x: jnp.where(weight > 0, x / divisor.astype(x.dtype), jnp.zeros_like(x)), sums)
+    if reduction.endswith("of_means"):
+        sums = jax.tree.map(lambda x: (x.astype(jnp.float32) / at_least_one(weight)).astype(x.dtype), sums)
+    return jax.tree.map(lambda x: jnp.where(weight > 0, x, jnp.zeros_like(x)), sums)
+
+
+def own_divisor(reduction: str, weight: jax.Array) -> jax.Array:
+    """What makes a microbatch's gradient sum its own gradient: of its mean loss, or of its sum under a plain sum."""
+    return jnp.ones_like(weight) if reduction == "sum" else at_least_one(weight)
+
+
+def at_least_one(weight: jax.Array) -> jax.Array:
+    """The weight, or 1 where there is none: nothing may be divided by it."""
+    return jnp.where(weight > 0, weight, 1)
 
 
 def divisor(reduction: str, weight: jax.Array, microbatches: int) -> jax.Array:
     """What the accumulated total is divided by at the end; `weight` is the sum of all weights."""
     if reduction == "mean":
-        return jnp.where(weight > 0, weight, 1)
+        return at_least_one(weight)
     return jnp.full_like(weight, microbatches if reduction == "mean_of_means" else 1)
 
 

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lab import microscope
+from lab import census, microscope, rounding
 from lab.bar import bar
+from lab.census import Census
 from lab.plan import Plan
 from lab.program import BLOCK
 from lab.record import COLUMNS, Record, join
+from lab.rounding import Rounding
 from lab.settings import Settings
 from lab.step import State
 from lab.task import Params, Task
@@ -78,14 +80,27 @@ class Run:
         """Everything about one update, replayed from the nearest snapshot.
 
         Raises:
-            ValueError: the run has no such update.
+            ValueError: the run has no such update; so do `census` and `rounding`.
         """
+        return microscope.look(*self._before(step), step)
+
+    def census(self, step: int) -> Census:
+        """The gradient entries of one update against the range of the dtype it computed in."""
+        return census.take(*self._before(step))
+
+    def rounding(self, step: int) -> Rounding:
+        """What each accumulator dtype would cost one update, by the number of microbatches."""
+        return rounding.measure(*self._before(step))
+
+    def _before(self, step: int) -> tuple[microscope.Inputs, State]:
+        """What an update reads."""
         if not 0 <= step < self.record.length:
             raise ValueError(f"step={step}: this run has updates 0 to {self.record.length - 1}")
-        return microscope.look(self._plan.inputs(step), self.state(step), step)
+        state = self.state(step)
+        return self._plan.inputs(step, state), state
 
     def state(self, step: int) -> State:
-        """Parameters and optimizer state before update `step`, bit-identical to what they were."""
+        """The state before update `step`, bit-identical to what it was, replayed from the nearest snapshot."""
         saved = max(start for start in self._snapshots if start <= step)
         return self._plan.replay(self._snapshots[saved], saved, step)
 
@@ -101,7 +116,7 @@ class Training:
         self._records: list[Record] = []
         self._held_out: list[Record] = []
         began = time.perf_counter()
-        self._data = plan.data(0)
+        self._data = plan.data(0, plan.start.applied)
         self._tape = plan.blank(self._data)
         self.state, self._tape = plan.train(self.state, self._tape, self._data, 0, 0)
         self._compile_seconds = time.perf_counter() - began
@@ -137,7 +152,7 @@ class Training:
         self._records, self._held_out = [*self._records, self._columns()], [*self._held_out, self._measured()]
         self._snapshots = self.snapshots()
         self._window, self._offset = self._window + 1, 0
-        self._data = self.plan.data(self._window)
+        self._data = self.plan.data(self._window, jnp.array(self.state.applied))
 
     def snapshots(self) -> dict[int, State]:
         """The states kept so far, by the update they precede."""

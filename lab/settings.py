@@ -13,27 +13,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from lab import consistency
+from lab.choices import (
+    CLIP_PLACES,
+    CLIPS,
+    DECAYED,
+    DTYPES,
+    LOSS_SCALINGS,
+    MOST_MICROBATCHES,
+    OPTIMIZERS,
+    REDUCTIONS,
+    REPEATED,
+    SAMPLED,
+    SCHEDULES,
+    TASKS,
+    WARMED_UP,
+)  # fmt: skip
 from lab.key import Key, SettingsError, parse_gradients, parse_numbers, parse_widths, require, shown, text_of
 
 VOCABULARY = 1
 """Version of the keys and defaults, written into every address as `v`."""
 
-TASKS = ("scalar", "hand", "linear", "digits")
-REDUCTIONS = ("mean", "sum", "mean_of_means", "sum_of_means")
-DTYPES = ("float32", "float16", "bfloat16")
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lion")
-SCHEDULES = (
-    "constant", "linear", "exponential", "staircase", "cosine", "warmup_cosine", "warmup_linear",
-    "one_cycle", "restarts", "polynomial", "piecewise", "warmup_stable_decay",
-)  # fmt: skip
-CLIPS = ("none", "global_norm", "value", "per_tensor", "adaptive")
-
-WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
-DECAYED = ("exponential", "staircase", "piecewise")
-REPEATED = ("staircase", "restarts")
 NUMBERS = "numbers with commas between them"
-SAMPLED = ("linear", "digits")
-"""Tasks that draw batches from a data set; the others use everything typed, every update."""
 
 
 def key(default: Any, group: str, help: str, **facts: Any) -> Any:
@@ -92,7 +93,7 @@ class Settings:
     )  # fmt: skip
     microbatches: int = key(
         8, "batch", "Pieces the batch is cut into; the gradient is taken piece by piece and accumulated.",
-        low=1, high=1024, by_task={"scalar": 2, "linear": 4}, structure=True,
+        low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4}, structure=True,
     )  # fmt: skip
     reduction: str = key(
         "mean", "batch",
@@ -165,8 +166,36 @@ class Settings:
     )  # fmt: skip
     clip_at: str = key(
         "update", "clipping",
-        "Where the clip stands: on the reduced gradient (update, right) or on every microbatch's own.",
-        choices=("update", "microbatch"), used=lambda s: s.clip != "none", structure=True,
+        "Where the clip stands: on the reduced gradient (update, right), on every microbatch's own, or on the reduced "
+        "gradient while it still carries the loss scale (scaled, the usual bug of mixed precision).",
+        choices=CLIP_PLACES, used=lambda s: s.clip != "none", structure=True,
+    )  # fmt: skip
+
+    param_dtype: str = key(
+        "float32", "precision",
+        "Number format of the parameters and the optimizer's state. float32 keeps master weights that small updates "
+        "can still move.",
+        choices=DTYPES, structure=True,
+    )  # fmt: skip
+    compute_dtype: str = key(
+        "float32", "precision",
+        "Number format the model computes in, forwards and backwards, and of every microbatch's gradient; losses are "
+        "float32.",
+        choices=DTYPES, structure=True,
+    )  # fmt: skip
+    loss_scaling: str = key(
+        "none", "precision",
+        "Multiplies the loss before the backward pass and divides the gradient after it, so that small gradients fit "
+        "into float16. dynamic halves the scale and skips the update after an overflow, and doubles it again later.",
+        choices=LOSS_SCALINGS, structure=True,
+    )  # fmt: skip
+    loss_scale: float = key(
+        2.0**15, "precision", "The loss scale; where it is dynamic, of the first update.", low=2.0**-24, high=2.0**24,
+        form="2^-24 to 2^24 (5.96e-8 to 16777216)", used=lambda s: s.loss_scaling != "none",
+    )  # fmt: skip
+    growth_interval: int = key(
+        50, "precision", "Good updates in a row after which a dynamic loss scale doubles.", low=1, high=200_000,
+        by_task={"scalar": 5, "hand": 3}, used=lambda s: s.loss_scaling == "dynamic",
     )  # fmt: skip
 
     steps: int = key(
@@ -191,7 +220,7 @@ class Settings:
             else:
                 value = about_key(name).check(name, given, text_of(self.task), whole=field.type is int)
             object.__setattr__(self, name, value)
-        self._check_together()
+        consistency.check(self, everything=self._default("batch_size"))
 
     def _default(self, name: str) -> Any:
         if name == "task":
@@ -203,43 +232,6 @@ class Settings:
         if name == "batch_size" and self.task == "scalar":
             return len(parse_numbers(self.xs))
         return about_key(name).default_for(self.task)
-
-    def _check_together(self):
-        if self.task not in SAMPLED:
-            everything = self._default("batch_size")
-            require(
-                self.batch_size == everything,
-                f"batch_size={self.batch_size}: task={self.task} uses all {everything} examples every update; "
-                "leave batch_size out",
-            )
-        if self.task == "scalar":
-            xs, ys = len(parse_numbers(self.xs)), len(parse_numbers(self.ys))
-            require(ys in (1, xs), f"ys={self.ys}: {ys} targets for {xs} inputs; give one target, or {xs}")
-            require(len(parse_numbers(self.w)) == 1, f"w={self.w}: task=scalar has one parameter; give one number")
-        if self.task == "hand":
-            groups = parse_gradients(self.gradients)
-            most = int(about_key("microbatches").high)
-            require(len(groups) <= most, f"gradients: has {len(groups)} groups between slashes; use at most {most}")
-            size, given = len(groups[0][0]), len(parse_numbers(self.w))
-            require(given in (1, size), f"w={self.w}: {given} numbers for {size} coordinates; give one, or one each")
-            require(
-                self.microbatches == len(groups),
-                f"microbatches={self.microbatches}: gradients has {len(groups)} group(s) between slashes; "
-                f"leave microbatches out, or set it to {len(groups)}",
-            )
-        if self.schedule in WARMED_UP:
-            length = min(self.schedule_length, self.steps)
-            require(
-                self.warmup_steps < length,
-                f"warmup_steps={self.warmup_steps}: must be shorter than the {length} updates of the "
-                f"{'run' if length == self.steps else 'schedule'}; use at most {length - 1}, or a longer one",
-            )
-        if self.schedule in ("one_cycle", "piecewise"):
-            require(
-                self.schedule_length >= 4,
-                f"schedule={self.schedule}: needs at least 4 updates for its parts, and has {self.schedule_length}; "
-                "raise steps or decay_steps",
-            )
 
     @property
     def schedule_length(self) -> int:

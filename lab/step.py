@@ -1,4 +1,4 @@
-"""One update, in the order things happen: backward, accumulate, reduce, clip, update.
+"""One update, in the order things happen: scale, backward, accumulate, reduce, unscale, clip, update.
 
 Shapes: m microbatches, b places in a microbatch, n examples in the data.
 """
@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lab import optimizers, reduction
+from lab import optimizers, reduction, scaling
 from lab.clipping import CLIPS, norm, shortened
+from lab.precision import add, cast, cast_like
+from lab.scaling import Scale
 from lab.task import Batch, Params
 
 
@@ -25,13 +27,17 @@ class Recipe(NamedTuple):
     optimizer: str
     clip: str
     clip_at: str
+    compute_dtype: str
+    loss_scaling: str
 
 
 class State(NamedTuple):
-    """What one update hands to the next."""
+    """What one update hands to the next; `applied` counts the updates that were not skipped, int32 []."""
 
     params: Params
     optimizer: Any
+    scale: Scale
+    applied: jax.Array
 
 
 class Numbers(NamedTuple):
@@ -39,6 +45,7 @@ class Numbers(NamedTuple):
 
     clip_threshold: jax.Array
     weight_decay: jax.Array
+    growth_interval: jax.Array
 
 
 class Examples(NamedTuple):
@@ -61,37 +68,66 @@ class Totals(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the microscope is shown of an update; the training loop ignores it, and then it is never computed."""
+    """What the microscope is shown of an update; the training loop ignores it, and then it is never computed.
+
+    Attributes:
+        microbatches: what `watch` returned, for each microbatch [m].
+        reduced: the gradient after the reduction, unscaled, before any clip at the update.
+        stages: the gradient after each of `stages(recipe)`.
+    """
 
     microbatches: Any
-    accumulated: Any
     reduced: Any
-    clipped: Any
-    direction: Any
-    applied: Any
+    stages: tuple[Any, ...]
 
 
-def backward(recipe: Recipe, params: Params, examples: Examples) -> tuple[jax.Array, jax.Array, Any]:
-    """Loss sum [], weight [] and gradient of the loss sum, of the examples in rows [b] where filled [b]."""
+def clips_microbatches(recipe: Recipe) -> bool:
+    """Whether every microbatch's gradient is clipped before it is added."""
+    return recipe.clip != "none" and recipe.clip_at == "microbatch"
 
-    def loss_sum(params):
+
+def stages(recipe: Recipe) -> tuple[str, ...]:
+    """What the gradient goes through once it is accumulated, in the order the settings put it."""
+    between = ("clip", "unscale") if recipe.clip_at == "scaled" else ("unscale", "clip")
+    return ("accumulate", "reduce_microbatches", *between, "optimizer", "learning_rate", "update")
+
+
+def backward(recipe: Recipe, params: Params, scale: jax.Array, examples: Examples) -> tuple[jax.Array, jax.Array, Any]:
+    """Loss sum [], weight [] and `scale` times the gradient of the loss sum, of the examples in rows [b] where filled.
+
+    The gradient has the dtype of `params`; loss, weight and the multiplication by the scale are float32.
+    """
+
+    def scaled_loss(params):
         batch = {name: array[examples.rows] for name, array in examples.data.items()}
         losses, weights = recipe.loss(params, batch)
         losses, weights = (jnp.where(examples.filled, x, jnp.zeros_like(x)) for x in (losses, weights))
-        return losses.sum(), weights.sum()
+        loss = losses.sum()
+        return loss * scale, (loss, weights.sum())
 
-    (loss, weight), gradient = jax.value_and_grad(loss_sum, has_aux=True)(params)
+    (_, (loss, weight)), gradient = jax.value_and_grad(scaled_loss, has_aux=True)(params)
     return loss, weight, gradient
 
 
 def clip_microbatch(
-    recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, weight: jax.Array
+    recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, by: jax.Array
 ) -> tuple[Any, jax.Array]:
-    """Clip a microbatch's own gradient: of its mean loss, or of its sum where the reduction is a plain sum."""
-    own = jnp.ones_like(weight) if recipe.reduction == "sum" else jnp.where(weight > 0, weight, 1)
-    mean = lax.optimization_barrier(jax.tree.map(lambda g: g / own.astype(g.dtype), gradient))
-    clipped = CLIPS[recipe.clip](mean, params, numbers.clip_threshold)
-    return jax.tree.map(lambda g: g * own.astype(g.dtype), clipped), shortened(mean, clipped)
+    """Clip a microbatch's own gradient: what it is after division by `by` []."""
+    own = lax.optimization_barrier(jax.tree.map(lambda g: g.astype(jnp.float32) / by, gradient))
+    clipped = CLIPS[recipe.clip](own, params, numbers.clip_threshold)
+    return cast_like(jax.tree.map(lambda g: g * by, clipped), gradient), shortened(own, clipped)
+
+
+def zeros(params: Params, dtype: Any = None) -> Params:
+    """Zeros of the shapes of the parameters."""
+    return jax.tree.map(lambda x: jnp.zeros_like(x, dtype), params)
+
+
+def unmoved(params: Params, applied: Any, after: Params) -> jax.Array:
+    """Share of all parameters p whose update u is not zero and yet p + u == p, float32 []."""
+    stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q)).sum(), params, applied, after)
+    number = sum(p.size for p in jax.tree.leaves(params))
+    return sum(jax.tree.leaves(stuck)).astype(jnp.float32) / number
 
 
 def update(
@@ -100,33 +136,36 @@ def update(
     rate: jax.Array,
     state: State,
     examples: Examples,
-    watch: Callable[[jax.Array, jax.Array, Any, Any], Any] | None = None,
+    watch: Callable[[jax.Array, jax.Array, Any, Any, Any], Any] | None = None,
 ) -> tuple[State, dict[str, jax.Array], Seen]:
     """One optimizer step.
 
     Args:
         rate: the learning rate of this update [].
-        watch: (loss sum, weight, what the microbatch added, running total) -> anything, kept for each microbatch.
+        watch: (loss sum, weight, gradient, what the microbatch added, running total) -> anything, kept for each
+            microbatch.
 
     Returns:
         The next state, the row of the record, and what the microscope sees.
     """
-    params = state.params
+    params, scale = state.params, state.scale.value
     microbatches = examples.rows.shape[0]
     clip = CLIPS[recipe.clip]
-    at_microbatch = recipe.clip != "none" and recipe.clip_at == "microbatch"
+    at_microbatch = clips_microbatches(recipe)
+    computing = cast(params, recipe.compute_dtype)
 
     def accumulate(totals: Totals, microbatch):
         rows, filled = microbatch
-        loss, weight, gradient = backward(recipe, params, Examples(examples.data, rows, filled))
+        loss, weight, gradient = backward(recipe, computing, scale, Examples(examples.data, rows, filled))
         adds = reduction.contribution(recipe.reduction, gradient, weight)
         unclipped, clipped = (), jnp.float32(0)
         if at_microbatch:
-            unclipped = jax.tree.map(jnp.add, totals.unclipped, adds)
-            shorter, touched = clip_microbatch(recipe, numbers, params, gradient, weight)
+            unclipped = add(totals.unclipped, adds)
+            by = scale * reduction.own_divisor(recipe.reduction, weight)
+            shorter, touched = clip_microbatch(recipe, numbers, params, gradient, by)
             clipped = touched.astype(jnp.float32)
             adds = reduction.contribution(recipe.reduction, shorter, weight)
-        accumulator = jax.tree.map(lambda total, x: total + x.astype(total.dtype), totals.accumulator, adds)
+        accumulator = add(totals.accumulator, adds)
         after = Totals(
             accumulator=accumulator,
             unclipped=unclipped,
@@ -135,37 +174,63 @@ def update(
             weight=totals.weight + weight,
             clipped=totals.clipped + clipped,
         )
-        # Behind the barrier the total is rounded to its dtype; without it XLA may show the sum before the rounding.
-        return after, watch and watch(loss, weight, adds, lax.optimization_barrier(accumulator))
+        return after, watch and watch(loss, weight, gradient, adds, accumulator)
 
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    empty = jax.tree.map(lambda x: x.astype(recipe.accumulator_dtype), zeros)
-    nothing = Totals(empty, zeros if at_microbatch else (), *[jnp.float32(0)] * 4)
+    empty = zeros(params, recipe.accumulator_dtype)
+    nothing = Totals(empty, zeros(params, jnp.float32) if at_microbatch else (), *[jnp.float32(0)] * 4)
     totals, watched = lax.scan(accumulate, nothing, (examples.rows, examples.filled))
 
     def finish(total):
         return reduction.finish(recipe.reduction, total, totals.weight, microbatches)
 
-    widened = jax.tree.map(lambda total, like: total.astype(like.dtype), totals.accumulator, params)
-    reduced = lax.optimization_barrier(finish(widened))
-    before_clip = norm(finish(totals.unclipped) if at_microbatch else reduced)
-    clipped = reduced if at_microbatch else clip(reduced, params, numbers.clip_threshold)
-    after_clip = norm(clipped) if recipe.clip != "none" else before_clip
+    def unscale(gradient):
+        return jax.tree.map(lambda g: g / scale, gradient)
+
+    # From here to the optimizer everything is float32, whatever the accumulator was.
+    reduced = lax.optimization_barrier(finish(cast(totals.accumulator, jnp.float32)))
+    if recipe.clip_at == "scaled":
+        clip_sees = reduced
+        clipped = clip(reduced, params, numbers.clip_threshold)
+        between = (clipped, unscale(clipped))
+    else:
+        clip_sees = unscale(reduced)
+        clipped = clip_sees if at_microbatch else clip(clip_sees, params, numbers.clip_threshold)
+        between = (clip_sees, clipped)
+    gradient = between[-1]
+    before_clip = norm(unscale(finish(totals.unclipped)) if at_microbatch else unscale(reduced))
+    after_clip = norm(gradient) if recipe.clip != "none" else before_clip
+    finite = jnp.isfinite(before_clip) & jnp.isfinite(after_clip)
+    skipped = scaling.skips(recipe.loss_scaling, finite)
+
+    def unless_skipped(new, old):
+        return jax.tree.map(lambda x, y: jnp.where(skipped, y, x), new, old)
+
     direction, optimizer = optimizers.direction(
-        recipe.optimizer, numbers.weight_decay, clipped, state.optimizer, params
+        recipe.optimizer, numbers.weight_decay, cast_like(gradient, params), state.optimizer, params
     )
-    applied = jax.tree.map(lambda d: -rate.astype(d.dtype) * d, direction)
+    step = cast_like(jax.tree.map(lambda d: -rate * d.astype(jnp.float32), direction), params)
+    applied = unless_skipped(step, zeros(params))
+    after = State(
+        params=unless_skipped(add(params, applied), params),
+        optimizer=unless_skipped(optimizer, state.optimizer),
+        scale=scaling.adjust(recipe.loss_scaling, state.scale, finite, numbers.growth_interval),
+        applied=state.applied + (~skipped).astype(jnp.int32),
+    )
 
     loss = reduction.finish("mean", totals.loss, totals.weight, microbatches)
+    touched = totals.clipped / microbatches if at_microbatch else shortened(clip_sees, clipped).astype(jnp.float32)
     row = {
         "loss": loss,
         "objective": finish(totals.objective),
         "learning_rate": rate,
         "grad_norm": before_clip,
         "clipped_grad_norm": after_clip,
-        "clipped": totals.clipped / microbatches if at_microbatch else shortened(reduced, clipped).astype(jnp.float32),
+        "clipped": touched,
         "update_norm": norm(applied),
-        "finite": jnp.isfinite(loss) & jnp.isfinite(before_clip) & jnp.isfinite(after_clip),
+        "loss_scale": scale,
+        "skipped": skipped,
+        "unmoved": unmoved(params, applied, after.params),
+        "finite": jnp.isfinite(loss) & finite,
     }
-    after = State(jax.tree.map(jnp.add, params, applied), optimizer)
-    return after, row, Seen(watched, totals.accumulator, reduced, clipped, direction, applied)
+    passed = (totals.accumulator, reduced, *between, direction, applied, after.params)
+    return after, row, Seen(watched, unscale(reduced), passed)

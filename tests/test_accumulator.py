@@ -53,7 +53,7 @@ def test_what_the_accumulator_lost_is_said_with_the_cure():
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_the_carry_of_the_scan_really_has_that_format(dtype):
     plan = Plan(Settings(task="scalar", accumulator_dtype=dtype, steps=1))
-    inputs = plan.inputs(0)
+    inputs = plan.inputs(0, plan.start)
     traced = jax.make_jaxpr(lambda state: update(inputs.recipe, inputs.numbers, inputs.rate, state, inputs.examples)[0])
     (scan,) = [eqn for eqn in traced(plan.start).eqns if eqn.primitive.name == "scan"]
     assert scan.outvars[0].aval.dtype == jnp.dtype(dtype)

@@ -15,8 +15,9 @@ import pytest
 
 from lab import Progress, Record, Settings, fit
 from lab.bar import bar
+from lab.choices import CLIPS, OPTIMIZERS, REDUCTIONS, SCHEDULES, TASKS
 from lab.cli import main
-from lab.settings import CLIPS, KEYS, OPTIMIZERS, REDUCTIONS, SCHEDULES, TASKS
+from lab.settings import KEYS
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = {"step", "loss", "learning_rate", "grad_norm", "clipped_grad_norm", "update_norm", "finite"}

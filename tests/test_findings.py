@@ -12,7 +12,7 @@ from lab.run import Training
 def told(**keys) -> tuple[str, str]:
     """Level and text of what is said of the first update."""
     plan = Plan(Settings(**keys))
-    (finding,) = of_update(microscope.look(plan.inputs(0), plan.start, 0))
+    (finding,) = of_update(microscope.look(plan.inputs(0, plan.start), plan.start, 0))
     return finding
 
 

@@ -10,10 +10,24 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "lab").rglob("*.py"))
 MODULES = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES}
-COMPOSED = {"lab.settings": {"lab.key"}, "lab.key": set(), "lab.record": set(), "lab.task": set(),
-            "lab.reduction": set(), "lab.clipping": set(), "lab.reference": set(),
-            "lab.step": {"lab.optimizers", "lab.reduction", "lab.clipping", "lab.task"},
-            "lab.optimizers": set(), "lab.exercise": set()}  # fmt: skip
+COMPOSED = {
+    "lab.key": set(),
+    "lab.choices": set(),
+    "lab.consistency": {"lab.key", "lab.choices"},
+    "lab.settings": {"lab.key", "lab.choices", "lab.consistency"},
+    "lab.record": set(),
+    "lab.task": set(),
+    "lab.reduction": set(),
+    "lab.clipping": set(),
+    "lab.precision": set(),
+    "lab.scaling": set(),
+    "lab.optimizers": set(),
+    "lab.reference": set(),
+    "lab.exercise": set(),
+    "lab.step": {
+        "lab.clipping", "lab.optimizers", "lab.precision", "lab.reduction", "lab.scaling", "lab.task",
+    },
+}  # fmt: skip
 
 
 def names(node: ast.AST) -> list[str]:

@@ -17,7 +17,7 @@ from lab.reference import gradient
 def look(settings: Settings) -> Update:
     """The first update; no training is needed for it."""
     plan = Plan(settings)
-    return microscope.look(plan.inputs(0), plan.start, 0)
+    return microscope.look(plan.inputs(0, plan.start), plan.start, 0)
 
 
 def opened(**keys) -> Update:

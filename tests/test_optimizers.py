@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 from lab import Settings, fit, optimizers
-from lab.settings import OPTIMIZERS
+from lab.choices import OPTIMIZERS
 
 RATE, DECAY = 0.05, 0.3
 WHOLE = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import Settings, fit, reduction
-from lab.settings import REDUCTIONS
+from lab.choices import REDUCTIONS
 
 
 def reduce(kind: str, sums, weights, dtype=jnp.float32) -> np.ndarray:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lab import Settings, fit
+from lab.choices import SCHEDULES
 from lab.schedules import rates
-from lab.settings import SCHEDULES
 
 HALF = math.sqrt(0.5)
 TABLE = [

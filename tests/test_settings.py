@@ -10,7 +10,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lab import Settings, SettingsError, tasks
-from lab.settings import CLIPS, KEYS, OPTIMIZERS, REDUCTIONS, SAMPLED, SCHEDULES, TASKS, WARMED_UP, about_key
+from lab.choices import CLIPS, OPTIMIZERS, REDUCTIONS, SAMPLED, SCHEDULES, TASKS, WARMED_UP
+from lab.settings import KEYS, about_key
 
 DEFAULTS = {
     "digits": {
@@ -176,7 +177,7 @@ def test_replacing_the_task_takes_its_defaults_and_keeps_what_was_chosen():
 def test_structure_is_what_shapes_the_program():
     assert set(Settings().structure()) == {
         "task", "hidden", "batch_size", "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip",
-        "clip_at",
+        "clip_at", "param_dtype", "compute_dtype", "loss_scaling",
     }  # fmt: skip
 
 
@@ -216,7 +217,7 @@ def test_every_key_says_what_it_is(name):
     about = about_key(name)
     assert about.help.endswith(".") and about.group
     assert not about.choices or about.default in about.choices
-    assert math.isinf(about.low) or about.legal("digits").startswith(f"{about.low:g} to ")
+    assert math.isinf(about.low) or about.form or about.legal("digits").startswith(f"{about.low:g} to ")
 
 
 @given(st.sampled_from(list(KEYS)), st.text(max_size=30))

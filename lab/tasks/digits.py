@@ -20,7 +20,8 @@ CLASSES = 10
 
 
 def logits(params: Params, x: jax.Array) -> jax.Array:
-    """Scores of the ten classes [b, c], float32 or wider."""
+    """Scores of the ten classes [b, c], float32 or wider; the layers compute in the dtype of the parameters."""
+    x = x.astype(params[0]["weight"].dtype)
     for layer in params[:-1]:
         x = jax.nn.relu(x @ layer["weight"] + layer["bias"][None, :])
     return at_least_float32(x @ params[-1]["weight"] + params[-1]["bias"][None, :])

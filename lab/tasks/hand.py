@@ -6,12 +6,12 @@ import numpy as np
 
 from lab.key import parse_gradients, parse_numbers
 from lab.settings import Settings
-from lab.task import Batch, Params, Task
+from lab.task import Batch, Params, Task, at_least_float32
 
 
 def loss(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """w . x of each example [b], weight 1 [b]."""
-    product = (params["w"][None, :] * batch["x"]).sum(axis=1)
+    product = (at_least_float32(params["w"])[None, :] * batch["x"]).sum(axis=1)
     return product, jnp.ones_like(product)
 
 

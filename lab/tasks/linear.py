@@ -5,14 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab.settings import Settings
-from lab.task import Batch, Params, Task
+from lab.task import Batch, Params, Task, at_least_float32
 
 EXAMPLES, HELD_OUT, FEATURES = 1000, 250, 10
 
 
 def loss(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """(x . w + b - y)^2 of each example [b], weight 1 [b]."""
-    error = batch["x"] @ params["w"] + params["b"] - batch["y"]
+    w, b = params["w"], params["b"]
+    error = at_least_float32(batch["x"].astype(w.dtype) @ w + b) - batch["y"]
     return error**2, jnp.ones_like(error)
 
 

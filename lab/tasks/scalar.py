@@ -6,13 +6,14 @@ import numpy as np
 
 from lab.key import parse_numbers
 from lab.settings import Settings
-from lab.task import Batch, Params, Task
+from lab.task import Batch, Params, Task, at_least_float32
 
 
 def loss(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """(w x - y)^2 of each example [b], weight 1 [b]."""
-    error = params["w"] * batch["x"] - batch["y"]
-    return error**2, jnp.ones_like(batch["x"])
+    w = params["w"]
+    error = at_least_float32(w * batch["x"].astype(w.dtype)) - batch["y"]
+    return error**2, jnp.ones_like(error)
 
 
 def task(settings: Settings) -> Task:

@@ -1,0 +1,21 @@
+"""The names a setting can take, and the groups of them that other settings ask about."""
+
+TASKS = ("scalar", "hand", "linear", "digits")
+REDUCTIONS = ("mean", "sum", "mean_of_means", "sum_of_means")
+DTYPES = ("float32", "float16", "bfloat16")
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lion")
+SCHEDULES = (
+    "constant", "linear", "exponential", "staircase", "cosine", "warmup_cosine", "warmup_linear",
+    "one_cycle", "restarts", "polynomial", "piecewise", "warmup_stable_decay",
+)  # fmt: skip
+CLIPS = ("none", "global_norm", "value", "per_tensor", "adaptive")
+CLIP_PLACES = ("update", "microbatch", "scaled")
+LOSS_SCALINGS = ("none", "static", "dynamic")
+
+MOST_MICROBATCHES = 1024
+
+WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
+DECAYED = ("exponential", "staircase", "piecewise")
+REPEATED = ("staircase", "restarts")
+SAMPLED = ("linear", "digits")
+"""Tasks that draw batches from a data set; the others use everything typed, every update."""
