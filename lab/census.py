@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab.microscope import Inputs
-from lab.precision import cast, format_of
+from lab.precision import EXACTLY, cast, format_of
 from lab.scaling import LEAST, MOST
 from lab.step import Examples, Recipe, State, backward
 
@@ -83,7 +83,7 @@ def _counted(recipe: Recipe, dtype: str):
         nothing = {"entries": jnp.zeros(HIGHEST - LOWEST + 1, jnp.int32), **dict.fromkeys(kinds, jnp.int32(0))}
         return jax.lax.scan(count, nothing, (examples.rows, examples.filled))[0]
 
-    return jax.jit(counted)
+    return jax.jit(counted, compiler_options=EXACTLY)
 
 
 def _exponent(x: jax.Array) -> jax.Array:

@@ -1,25 +1,34 @@
 """What the numbers mean, in sentences. Every number in a sentence is computed from a run or one of its updates."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from lab.census import BEARABLE, Census
 from lab.choices import REPEATED
 from lab.microscope import Update
+from lab.precision import format_of
 from lab.run import Run
 from lab.settings import Settings
 
 AGREES = 1e-5
 """Relative error up to which a float32 gradient counts as equal to the float64 reference: rounding, not arithmetic."""
 
+HALF_AGREES = {"float16": 5e-3, "bfloat16": 4e-2}
+"""The same for a gradient that was computed or accumulated in a half-precision format."""
+STUCK = 0.05
+"""Share of parameters that cannot move, averaged over the run, from which on it is worth a warning."""
+
 EPSILON = float(np.finfo(np.float32).eps)
 
 
 class Finding(NamedTuple):
-    """One sentence and how much it matters."""
+    """One sentence, how much it matters, and the settings that would cure it."""
 
     level: Literal["ok", "note", "warning"]
     text: str
+    cure: Mapping[str, str] = {}
 
 
 def number(value: float) -> str:
@@ -42,6 +51,24 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('batch') else 's'}"
 
 
+def scale_text(scale: float) -> str:
+    """A loss scale as people write it: 1, 2^15, 1000."""
+    power = float(np.log2(scale))
+    return f"2^{power:.0f}" if power == round(power) and power not in (0, 1) else f"{scale:g}"
+
+
+def largest_text(dtype: str) -> str:
+    """The largest number of a format: 65,504 for float16."""
+    largest = format_of(dtype).largest
+    return f"{largest:,.0f}" if largest < 1e6 else number(largest)
+
+
+def tolerance(update: Update) -> float:
+    """The relative error up to which the gradient of this update counts as equal to the full batch."""
+    coarse = {update.compute_dtype, update.accumulator_dtype} - {"float32"}
+    return max([AGREES, *(HALF_AGREES[dtype] for dtype in coarse)])
+
+
 def headline(settings: Settings) -> str:
     """The run in one line."""
     s = settings
@@ -54,8 +81,17 @@ def headline(settings: Settings) -> str:
     clip = "" if s.clip == "none" else f" · clip {s.clip} {s.clip_threshold:g} at the {s.clip_at}"
     return (
         f"{s.task} · {plural(s.batch_size, 'example')} = {pieces}{size} · {s.reduction} · {s.optimizer}, {rate}"
-        f"{clip} · {plural(s.steps, 'update')}"
+        f"{clip}{_formats(s)} · {plural(s.steps, 'update')}"
     )
+
+
+def _formats(s: Settings) -> str:
+    """Number formats and loss scaling, where they are not the plain ones."""
+    names = {"parameters": s.param_dtype, "compute": s.compute_dtype, "accumulator": s.accumulator_dtype}
+    half = [f"{name} {dtype}" for name, dtype in names.items() if dtype != "float32"]
+    if s.loss_scaling != "none":
+        half.append(f"{s.loss_scaling} loss scale {scale_text(s.loss_scale)}")
+    return "".join(f" · {text}" for text in half)
 
 
 def of_update(update: Update) -> list[Finding]:
@@ -65,10 +101,12 @@ def of_update(update: Update) -> list[Finding]:
     count = plural(len(weights), "microbatch")
     broken = [k for k, m in enumerate(update.microbatches) if not np.isfinite(m.adds.norm)]
     if broken:
+        left_out = f" The update was skipped and the loss scale {scale_text(update.loss_scale)} halved."
         return [
             Finding(
                 "warning",
-                f"The gradient of microbatch {broken[0] + 1} of {len(weights)} is not finite, nor is their sum.",
+                f"The gradient of microbatch {broken[0] + 1} of {len(weights)} is not finite, nor is their sum."
+                + (left_out if update.skipped else ""),
             )
         ]
     own = update.reduction_agreement[update.reduction].relative_error
@@ -78,16 +116,8 @@ def of_update(update: Update) -> list[Finding]:
             text = f"{update.reduction} over {count} agrees with the full batch, but only because of the clip."
             return [Finding("note", text)]
         return [Finding("ok", f"{update.reduction} over {count} agrees with the full batch {size}.")]
-    if own <= AGREES and update.accumulator_dtype != "float32":
-        last = update.microbatches[-1].running_total.norm
-        return [
-            Finding(
-                "warning",
-                f"The {update.accumulator_dtype} accumulator rounds at every one of {count}: its total ends at norm "
-                f"{number(last)}, and the gradient is {percent(error)} off the full batch. In float32 the same sums "
-                f"are {own:.1e} off (accumulator_dtype=float32).",
-            )
-        ]
+    if own <= AGREES and not update.clips_microbatches and tolerance(update) > AGREES:
+        return [_of_half_precision(update, own, count)]
     if own <= AGREES:
         return [
             Finding(
@@ -135,25 +165,86 @@ def of_update(update: Update) -> list[Finding]:
     return [Finding("warning", text)]
 
 
+def _of_half_precision(update: Update, own: float, count: str) -> Finding:
+    """An update whose reduction is right and whose number formats are not float32."""
+    error, total = update.agreement.relative_error, update.microbatches[-1].running_total.norm
+    if not np.isfinite(total):
+        text = (
+            f"The running total is beyond {largest_text(update.accumulator_dtype)}, the largest "
+            f"{update.accumulator_dtype}, and so not finite. In float32 the same sums are {own:.1e} off."
+        )
+        return Finding("warning", text, {"accumulator_dtype": "float32"})
+    if error <= tolerance(update):
+        dtypes = " and ".join(sorted({update.compute_dtype, update.accumulator_dtype} - {"float32"}))
+        text = (
+            f"{update.reduction} over {count} agrees with the full batch to {percent(error)}, the rounding of {dtypes}."
+        )
+        return Finding("ok", text)
+    if update.compute_dtype != "float32":
+        text = (
+            f"Computing in {update.compute_dtype} leaves a gradient that is {percent(error)} off the full batch; in "
+            f"float32 it would be {own:.1e} off."
+        )
+        return Finding("warning", text, {"compute_dtype": "float32"})
+    text = (
+        f"The {update.accumulator_dtype} accumulator rounds at every one of {count}: its total ends at norm "
+        f"{number(total)}, and the gradient is {percent(error)} off the full batch. In float32 the same sums "
+        f"are {own:.1e} off (accumulator_dtype=float32)."
+    )
+    return Finding("warning", text, {"accumulator_dtype": "float32"})
+
+
+def of_census(census: Census) -> Finding | None:
+    """What the number format makes of the gradient's entries, and the loss scale that would be right."""
+    dtype = census.dtype
+    if census.broken:
+        return None
+    now, best = scale_text(census.loss_scale), scale_text(census.best_scale)
+    cure = {"loss_scaling": "static", "loss_scale": f"{census.best_scale:.12g}"}
+    under = "" if census.loss_scale == 1 else f", times the loss scale {now},"
+    left = (
+        f"brings back all but {percent(census.flushed_at_best)}"
+        if census.flushed_at_best
+        else "brings back all of them"
+    )
+    if census.overflowed:
+        return Finding(
+            "warning",
+            f"{percent(census.overflowed)} of the gradient's entries{under} are above {dtype}'s largest number, "
+            f"{largest_text(dtype)}; a loss scale of {best} lets none overflow.",
+            cure,
+        )
+    if census.flushed > BEARABLE:
+        return Finding(
+            "warning",
+            f"{percent(census.flushed)} of the gradient's entries{under} are below {dtype}'s smallest number and "
+            f"become 0; a loss scale of {best} {left}.",
+            cure,
+        )
+    few = f"{percent(census.flushed)} become" if census.flushed else "none becomes"
+    return Finding("ok", f"The gradient's entries{under} fit {dtype}: none overflows and {few} 0.")
+
+
 def of_run(run: Run) -> list[Finding]:
     """What happened in the run that its owner would want to know."""
     settings, record = run.settings, run.record
     found = [*_settings_notes(settings)]
     if run.stopped:
         found.append(Finding("note", f"Stopped after {record.length:,} of {plural(settings.steps, 'update')}."))
-    bad = np.flatnonzero(~record["finite"])
+    found += _of_precision(run)
+    bad = np.flatnonzero(~record["finite"] & ~record["skipped"])
     if len(bad):
         found.append(
             Finding(
                 "warning",
                 f"The loss or the gradient is not a finite number in {plural(len(bad), 'update')}, first in update "
-                f"{bad[0]}." + (" A lower learning rate or clipping usually cures this." if bad[0] > 0 else ""),
+                f"{bad[0]:,}.",
             )
         )
     if settings.clip != "none":
         share = record["clipped"]
         touched = int((share > 0).sum())
-        where = "the gradient" if settings.clip_at == "update" else "some microbatch's gradient"
+        where = "some microbatch's gradient" if settings.clip_at == "microbatch" else "the gradient"
         found.append(
             Finding("note", f"{settings.clip} clipping changed {where} in {touched:,} of {record.length:,} updates.")
         )
@@ -165,6 +256,41 @@ def of_run(run: Run) -> list[Finding]:
         fell = record["loss"][-tenth:].mean() < record["loss"][:tenth].mean()
         text = f"Loss went from {number(first)} to {number(last)}.{accuracy}"
         found.append(Finding("ok", text) if fell else Finding("warning", text + " It did not fall."))
+    return found
+
+
+def _of_precision(run: Run) -> list[Finding]:
+    """Skipped updates, and parameters too coarse to move."""
+    settings, record, found = run.settings, run.record, []
+    skipped = int(record["skipped"].sum())
+    if settings.loss_scaling == "dynamic":
+        first, last = (scale_text(float(record["loss_scale"][at])) for at in (0, -1))
+        text = "No update overflowed"
+        if skipped:
+            was = "was" if skipped == 1 else "were"
+            text = f"{skipped:,} of {plural(record.length, 'update')} overflowed and {was} skipped"
+        text += f"; the loss scale went from {first} to {last}."
+        all_gone = skipped == record.length
+        found.append(Finding("warning" if all_gone else "note", text + (" Nothing was learned." if all_gone else "")))
+    stuck = float(record["unmoved"][~record["skipped"]].mean()) if skipped < record.length else 0.0
+    if settings.param_dtype != "float32" and stuck > STUCK:
+        text = (
+            f"In an average update {percent(stuck)} of the parameters could not move: what was added is less than half "
+            f"the spacing of {settings.param_dtype} there (p + u == p). Keep float32 parameters."
+        )
+        found.append(Finding("warning", text, {"param_dtype": "float32"}))
+    if settings.optimizer in ("adam", "adamw") and settings.param_dtype == "bfloat16":
+        text = (
+            "Adam's 0.999 is 1 in bfloat16: its average of squared gradients adds up and never forgets, so steps keep "
+            "shrinking. Keep float32 parameters."
+        )
+        found.append(Finding("warning", text, {"param_dtype": "float32"}))
+    if settings.clip != "none" and settings.clip_at == "scaled" and settings.loss_scaling != "none":
+        text = (
+            f"The clip sees the gradient times the loss scale {scale_text(float(record['loss_scale'][0]))}, and the "
+            "scale is divided out after it: the limit is that many times too small. Unscale first (clip_at=update)."
+        )
+        found.append(Finding("warning", text, {"clip_at": "update"}))
     return found
 
 

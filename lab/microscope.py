@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from lab import reduction, reference
 from lab.choices import REDUCTIONS
 from lab.clipping import norm
-from lab.precision import cast
+from lab.precision import EXACTLY, cast
 from lab.step import Examples, Numbers, Recipe, State, backward, clips_microbatches, stages, update, zeros
 
 LISTED = 32
@@ -241,7 +241,7 @@ def _opened(recipe: Recipe):
         flags = [finite(tree) for tree in (state.params, *seen.stages)]
         return seen.microbatches, reductions, flat(seen.reduced), [summary(x) for x in seen.stages], flags, row
 
-    return jax.jit(opened)
+    return jax.jit(opened, compiler_options=EXACTLY)
 
 
 def look(inputs: Inputs, state: State, step: int) -> Update:

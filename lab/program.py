@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lab.precision import cast
+from lab.precision import EXACTLY, cast
 from lab.reduction import finish
 from lab.step import Examples, Numbers, Recipe, State, update
 
@@ -138,7 +138,7 @@ def train(recipe: Recipe, state: State, tape: Tape, data: Data, first: jax.Array
 def program(recipe: Recipe) -> Program:
     """The program of a recipe; jit compiles it once for each set of array shapes."""
     return Program(
-        jax.jit(functools.partial(train, recipe), donate_argnums=(0, 1)),
+        jax.jit(functools.partial(train, recipe), donate_argnums=(0, 1), compiler_options=EXACTLY),
         jax.jit(functools.partial(blank, recipe), static_argnums=2),
-        jax.jit(functools.partial(measure, recipe)),
+        jax.jit(functools.partial(measure, recipe), compiler_options=EXACTLY),
     )

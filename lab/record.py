@@ -20,7 +20,7 @@ COLUMNS = {
     "loss_scale": "what the loss was multiplied by before the backward pass",
     "skipped": "whether the update was left out because its gradient was not finite",
     "unmoved": "share of the parameters p with an update u that is not 0 and yet p + u == p",
-    "finite": "whether loss and gradient were finite numbers",
+    "finite": "whether loss, gradient and update were finite numbers",
     "accuracy": "share of examples predicted right",
 }
 """What each column holds."""

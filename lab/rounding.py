@@ -10,7 +10,7 @@ import numpy as np
 from lab import batches, reference
 from lab.choices import DTYPES
 from lab.microscope import Inputs
-from lab.precision import add, cast
+from lab.precision import EXACTLY, add, cast
 from lab.step import Examples, Recipe, State, backward
 
 PIECES = 256
@@ -55,7 +55,7 @@ def _totals(recipe: Recipe):
         (_, accumulators), _ = jax.lax.scan(take, nothing, (pieces.rows, pieces.filled, ends))
         return cast(accumulators, jnp.float32)
 
-    return jax.jit(totals)
+    return jax.jit(totals, compiler_options=EXACTLY)
 
 
 def measure(inputs: Inputs, state: State) -> Rounding:

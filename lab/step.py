@@ -113,7 +113,7 @@ def clip_microbatch(
     recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, by: jax.Array
 ) -> tuple[Any, jax.Array]:
     """Clip a microbatch's own gradient: what it is after division by `by` []."""
-    own = lax.optimization_barrier(jax.tree.map(lambda g: g.astype(jnp.float32) / by, gradient))
+    own = jax.tree.map(lambda g: g.astype(jnp.float32) / by, gradient)
     clipped = CLIPS[recipe.clip](own, params, numbers.clip_threshold)
     return cast_like(jax.tree.map(lambda g: g * by, clipped), gradient), shortened(own, clipped)
 
@@ -187,7 +187,7 @@ def update(
         return jax.tree.map(lambda g: g / scale, gradient)
 
     # From here to the optimizer everything is float32, whatever the accumulator was.
-    reduced = lax.optimization_barrier(finish(cast(totals.accumulator, jnp.float32)))
+    reduced = finish(cast(totals.accumulator, jnp.float32))
     if recipe.clip_at == "scaled":
         clip_sees = reduced
         clipped = clip(reduced, params, numbers.clip_threshold)
@@ -230,7 +230,7 @@ def update(
         "loss_scale": scale,
         "skipped": skipped,
         "unmoved": unmoved(params, applied, after.params),
-        "finite": jnp.isfinite(loss) & finite,
+        "finite": jnp.isfinite(loss) & finite & jnp.isfinite(norm(applied)),
     }
     passed = (totals.accumulator, reduced, *between, direction, applied, after.params)
     return after, row, Seen(watched, unscale(reduced), passed)

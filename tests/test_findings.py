@@ -13,12 +13,12 @@ def told(**keys) -> tuple[str, str]:
     """Level and text of what is said of the first update."""
     plan = Plan(Settings(**keys))
     (finding,) = of_update(microscope.look(plan.inputs(0, plan.start), plan.start, 0))
-    return finding
+    return finding.level, finding.text
 
 
 def said(**keys) -> dict[str, str]:
     """What is said of a run: text -> level."""
-    return {text: level for level, text in of_run(fit(Settings(**keys)))}
+    return {found.text: found.level for found in of_run(fit(Settings(**keys)))}
 
 
 @pytest.mark.parametrize(
