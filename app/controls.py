@@ -9,7 +9,7 @@ import streamlit as st
 from app import words
 from lab.choices import SAMPLED, TASKS
 from lab.comparison import other_side
-from lab.key import Key, SettingsError
+from lab.key import Key, SettingsError, scale_text, text_of
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
 AGAINST = "against"
@@ -20,9 +20,11 @@ OPEN = ("task", "batch", "optimizer")
 SCALES: dict[str, list[float]] = {
     "microbatches": [1, 2, 4, 8, 16, 32, 64],
     "batch_size": [8, 16, 32, 64, 100, 128, 200, 250, 256, 512, 1000, 1442],
-    "learning_rate": [m * 10.0**e for e in range(-5, 1) for m in (1, 2, 3, 5)] + [10.0],
+    "learning_rate": [float(f"{m}e{e}") for e in range(-5, 1) for m in (1, 2, 3, 5)] + [10.0],
     "weight_decay": [0, 0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1],
-    "clip_threshold": [m * 10.0**e for e in range(-3, 2) for m in (1, 2, 5)] + [100.0],
+    "clip_threshold": [float(f"{m}e{e}") for e in range(-3, 2) for m in (1, 2, 5)] + [100.0],
+    "loss_scale": [2.0**power for power in range(-24, 25)],
+    "growth_interval": [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
     "noise": [0, 0.01, 0.03, 0.1, 0.3, 1, 3],
     "decay_rate": [0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1],
     "final_fraction": [0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1],
@@ -39,7 +41,7 @@ def current() -> Settings:
     query = dict(st.query_params)
     if "settings" not in state or query != state.query:
         state.refused = {}
-        state.against = query.pop(AGAINST, "")
+        state.against, state.pinned = query.pop(AGAINST, ""), None
         try:
             state.settings = Settings.from_query(query)
         except SettingsError as refusal:
@@ -63,20 +65,41 @@ def compared() -> Settings | None:
 
 
 def comparison():
-    """The choice of a run to compare with: one of those offered, or any words."""
+    """The choice of a run to compare with: one of those offered, a pinned one, or any words."""
+    state = st.session_state
+    settings, against, pins = state.settings, state.against, state.setdefault("pins", [])
+    called = words.compared_with(settings)
+    called |= {_changes(settings, pin): words.PINNED.format(words=_named(pin)) for pin in pins}
 
     def take():
-        st.session_state.against = st.session_state.set_against or ""
+        state.against = state.set_against or ""
+        state.pinned = next((pin for pin in pins if _changes(settings, pin) == state.against), None)
         _publish()
 
-    settings, against = st.session_state.settings, st.session_state.against
-    offered = ["", *words.compared_with(settings)]
-    st.session_state.set_against = against
-    st.selectbox(
+    offered = ["", *called]
+    state.set_against = against
+    left, right = st.columns([5, 1], vertical_alignment="bottom", gap="small")
+    left.selectbox(
         words.AGAINST, offered if against in offered else [*offered, against], key="set_against", on_change=take,
-        format_func=lambda choice: words.compared_with(settings).get(choice, choice or words.NOBODY),
+        format_func=lambda choice: called.get(choice, choice or words.NOBODY),
         accept_new_options=True, help=words.AGAINST_HELP,
     )  # fmt: skip
+    right.button(
+        "", key="pin", icon=":material/keep:", help=f"{words.PIN}. {words.PIN_HELP}", width="stretch",
+        disabled=settings in pins, on_click=lambda: pins.append(settings),
+    )  # fmt: skip
+
+
+def _named(settings: Settings) -> str:
+    """What a pinned run is called."""
+    return " ".join(settings.words()) or words.DEFAULTS
+
+
+def _changes(settings: Settings, other: Settings) -> str:
+    """The words that turn the settings into the others; something that changes nothing where they are equal."""
+    mine, theirs = settings.to_dict(), other.to_dict()
+    differ = [f"{name}={text_of(theirs[name])}" for name in KEYS if mine[name] != theirs[name]]
+    return " ".join(differ) or f"task={settings.task}"
 
 
 def _legal_part(given: Mapping[str, Any]) -> Settings:
@@ -95,6 +118,8 @@ def _legal_part(given: Mapping[str, Any]) -> Settings:
 def _publish():
     """Write the settings into the address."""
     state = st.session_state
+    if state.pinned:
+        state.against = _changes(state.settings, state.pinned)
     state.query = state.settings.query() | ({AGAINST: state.against} if state.against else {})
     st.query_params.from_dict(state.query)
 
@@ -195,6 +220,7 @@ def _widget(name: str, about: Key, settings: Settings):
         whole = KEYS[name].type is int
         high = about.high_for(settings.task)
         stops = sorted({*(stop for stop in SCALES[name] if stop <= high), st.session_state[key]})
-        stops = [int(stop) if whole else float(f"{stop:.6g}") for stop in stops]
+        stops = [int(stop) if whole else float(stop) for stop in stops]
         st.session_state[key] = min(stops, key=lambda stop: abs(stop - st.session_state[key]))
-        st.select_slider(**common, options=stops, format_func=lambda stop: f"{stop:,}" if whole else f"{stop:g}")
+        said = scale_text if name == "loss_scale" else (lambda stop: f"{stop:,}" if whole else f"{stop:g}")
+        st.select_slider(**common, options=stops, format_func=said)

@@ -10,18 +10,21 @@ import threading
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
-from lab.microscope import Update
 from lab.plan import Plan
 from lab.record import Record
 from lab.run import Progress, Run, Training
 from lab.settings import Settings
 
-KEPT_JOBS, KEPT_UPDATES, KEPT_SESSIONS = 48, 64, 1000
-"""Finished runs, opened updates of each, and sessions that are remembered for the next visit."""
+KEPT_JOBS, KEPT_ANSWERS, KEPT_SESSIONS = 48, 128, 1000
+"""Finished runs, answers about each, and sessions that are remembered for the next visit."""
 GONE_AFTER = 90.0
 """Seconds after which a watcher who has not been heard of no longer counts."""
+
+Answer = TypeVar("Answer")
 
 _pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="training")
 _jobs: "OrderedDict[Settings, Job]" = OrderedDict()
@@ -46,7 +49,7 @@ class Job:
         self._training: Training | None = None
         self._watchers = {session: time.monotonic()}
         self._turn = threading.Lock()
-        self._updates: OrderedDict[int, Future[Update]] = OrderedDict()
+        self._answers: OrderedDict[tuple, Future] = OrderedDict()
         self._queue()
 
     def _queue(self):
@@ -112,14 +115,15 @@ class Job:
             training = self._training
             return (training.progress(), training.record(), training.held_out()) if training and training.step else None
 
-    def update(self, run: Run, step: int) -> "Future[Update]":
-        """Update `step` of the run, opened in the background and kept."""
+    def ask(self, question: Callable[..., Answer], *about: Any) -> "Future[Answer]":
+        """`question(run, *about)` of the finished run, answered in the background once and kept."""
         with self._turn:
-            if step not in self._updates:
-                self._updates[step] = _pool.submit(run.at, step)
-                while len(self._updates) > KEPT_UPDATES:
-                    self._updates.popitem(last=False)
-            return self._updates[step]
+            asked = (question, *about)
+            if asked not in self._answers:
+                self._answers[asked] = _pool.submit(question, self.run, *about)
+                while len(self._answers) > KEPT_ANSWERS:
+                    self._answers.popitem(last=False)
+            return self._answers[asked]
 
 
 def watch(session: str, settings: Settings) -> Job:

@@ -94,12 +94,13 @@ def warm_up():
     import gc
 
     from app import jobs
+    from lab.run import Run
     from lab.settings import Settings
 
     job = jobs.watch("warm-up", Settings())
     job.ended.wait(60)
     if job.run:
-        job.update(job.run, 0).result(60)
+        job.ask(Run.at, 0).result(60)
     gc.collect()
     gc.freeze()
 

@@ -18,12 +18,12 @@ OTHER = {"color": COMPARED, "width": 2, "dash": "dashdot"}
 PLANNED = {"color": REFERENCE, "width": 2, "dash": "dot"}
 
 LAYOUT = {
-    "margin": {"l": 62, "r": 14, "t": 8, "b": 42},
+    "margin": {"l": 62, "r": 14, "t": 26, "b": 42},
     "paper_bgcolor": "rgba(0,0,0,0)",
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"size": 13},
     "hovermode": "x unified",
-    "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"},
+    "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)"},
     "dragmode": "zoom",
 }
 """What all figures share; the browser adds text and grid colours of the theme it shows."""

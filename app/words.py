@@ -24,6 +24,7 @@ GROUPS = {
     "batch": "Batch",
     "optimizer": "Optimizer",
     "clipping": "Clipping",
+    "precision": "Precision",
     "run": "Run",
 }
 
@@ -43,6 +44,11 @@ LABELS = {
     "clip": "clip",
     "clip_threshold": "clip threshold",
     "clip_at": "clip at",
+    "param_dtype": "parameter dtype",
+    "compute_dtype": "compute dtype",
+    "loss_scaling": "loss scaling",
+    "loss_scale": "loss scale",
+    "growth_interval": "growth interval",
     "steps": "updates",
 }
 
@@ -51,6 +57,8 @@ COMPILES = "Changing this compiles a new program, about a second the first time.
 EXACT = "Any setting, exactly"
 EXACT_HELP = "KEY=VALUE words, as on the command line and in the address: microbatches=7 learning_rate=3e-4"
 MICROSCOPE = "One update under the microscope"
+VIEWS = {"accumulator": "Accumulator", "precision": "Precision"}
+TRY = "Try {words}"
 WAITING = "Compiling this kind of program; the first time takes about a second…"
 TRAINING = "update {step:,} of {steps:,} · loss {loss} · {seconds} s, about {remaining} s left"
 NOTHING = "Stopped before the first update: there is nothing to draw yet."
@@ -61,6 +69,10 @@ AGAINST_HELP = (
     "Choose one, or type any settings: `reduction=sum optimizer=sgd`"
 )
 NOBODY = "nothing"
+PIN = "Pin this run"
+PIN_HELP = "Keep these settings on the list of runs to compare with, while you change others."
+PINNED = "pinned: {words}"
+DEFAULTS = "the defaults"
 AGAINST_WAITS = "Training the run to compare with…"
 
 
@@ -70,6 +82,15 @@ def compared_with(settings: Settings) -> dict[str, str]:
     if settings.task != "hand" and settings.microbatches > 1:
         offered["microbatches=1 reduction=mean"] = "the full batch at once (microbatches=1 reduction=mean)"
     offered |= {f"reduction={name}": f"reduction={name}" for name in REDUCTIONS if name != settings.reduction}
+    formats = ("param_dtype", "compute_dtype", "accumulator_dtype")
+    coarse = [name for name in formats if getattr(settings, name) != "float32"]
+    if coarse:
+        everywhere = " ".join([*(f"{name}=float32" for name in coarse), "loss_scaling=none"])
+        offered[everywhere] = f"float32 everywhere ({everywhere})"
+    else:
+        offered["compute_dtype=float16"] = "computed in float16 (compute_dtype=float16)"
+    if settings.compute_dtype == "float16" and settings.loss_scaling != "dynamic":
+        offered["loss_scaling=dynamic"] = "dynamic loss scaling (loss_scaling=dynamic)"
     if settings.clip != "none":
         offered["clip=none"] = "no clipping (clip=none)"
     if settings.schedule != "constant":

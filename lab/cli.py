@@ -138,12 +138,14 @@ def run(given: argparse.Namespace) -> int:
 
     from lab import findings
     from lab.comparison import compare
+    from lab.diagnosis import diagnose
     from lab.record import to_json
     from lab.run import fit
 
     comparison = compare(settings, **split_words(given.against)) if given.against else None
     result = comparison.run if comparison else fit(settings, progress=sys.stderr.isatty())
     sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
+    found = {label: [f for f in (*findings.of_run(side), diagnose(side)) if f] for label, side in sides.items()}
     if given.csv is not None:
         write(given.csv, result.record.to_csv())
     if given.json is not None:
@@ -155,10 +157,10 @@ def run(given: argparse.Namespace) -> int:
                 "parameter_step": comparison.parameters["step"],
                 "parameter_distance": comparison.parameters["parameter_distance"],
             }
-        told["findings"] = [finding._asdict() for finding in findings.of_run(result)]
+        told["findings"] = [finding._asdict() for finding in found[""]]
         write(given.json, to_json(told) + "\n")
     for label, side in sides.items():
-        say(label + findings.headline(side.settings), findings.of_run(side))
+        say(label + findings.headline(side.settings), found[label])
     if comparison:
         apart, loss = comparison.parameters["parameter_distance"][-1], comparison.loss["loss_absolute"][-1]
         print(
@@ -198,10 +200,13 @@ def inspect(given: argparse.Namespace) -> int:
     from lab.record import to_json
     from lab.run import fit
 
-    update = fit(settings, progress=lambda progress: progress.step <= given.step).at(given.step)
-    found = findings.of_update(update)
+    opened = fit(settings, progress=lambda progress: progress.step <= given.step)
+    update, census = opened.at(given.step), opened.census(given.step)
+    of_census = findings.of_census(census) if settings.compute_dtype != "float32" else None
+    found = findings.of_update(update) + ([of_census] if of_census else [])
     if given.json:
-        told = {"settings": settings.to_dict(), **update.to_dict(), "findings": [f._asdict() for f in found]}
+        told = {"settings": settings.to_dict(), **update.to_dict(), "range": census.to_dict()}
+        told["findings"] = [finding._asdict() for finding in found]
         write(given.json, to_json(told) + "\n")
     say(f"{findings.headline(settings)} · update {given.step}", found)
     if not given.json:
@@ -228,7 +233,8 @@ def say(title: str, found):
     """The headline and the findings, on standard error."""
     print(title, file=sys.stderr)
     for finding in found:
-        print(f"  {finding.level}: {finding.text}", file=sys.stderr)
+        cure = " ".join(f"{name}={value}" for name, value in finding.cure.items())
+        print(f"  {finding.level}: {finding.text}" + (f" Try: {cure}" if cure else ""), file=sys.stderr)
 
 
 def serve(given: argparse.Namespace) -> int:

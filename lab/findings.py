@@ -7,6 +7,7 @@ import numpy as np
 
 from lab.census import BEARABLE, Census
 from lab.choices import REPEATED
+from lab.key import scale_text
 from lab.microscope import Update
 from lab.precision import format_of
 from lab.run import Run
@@ -49,12 +50,6 @@ def percent(share: float) -> str:
 def plural(count: int, word: str) -> str:
     """`1 update`, `2 updates`."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('batch') else 's'}"
-
-
-def scale_text(scale: float) -> str:
-    """A loss scale as people write it: 1, 2^15, 1000."""
-    power = float(np.log2(scale))
-    return f"2^{power:.0f}" if power == round(power) and power not in (0, 1) else f"{scale:g}"
 
 
 def largest_text(dtype: str) -> str:

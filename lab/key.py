@@ -116,6 +116,12 @@ def text_of(value: Any) -> str:
         return "a number of thousands of digits"
 
 
+def scale_text(scale: float) -> str:
+    """A loss scale as people write it: 1, 2^15, 1000."""
+    power = math.log2(scale)
+    return f"2^{power:.0f}" if power == round(power) and power not in (0, 1) else f"{scale:g}"
+
+
 def _is_sequence(value: Any) -> bool:
     """Whether it can be gone through; an array without axes says it can, and cannot."""
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0

@@ -127,7 +127,7 @@ def unmoved(params: Params, applied: Any, after: Params) -> jax.Array:
     """Share of all parameters p whose update u is not zero and yet p + u == p, float32 []."""
     stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q)).sum(), params, applied, after)
     number = sum(p.size for p in jax.tree.leaves(params))
-    return sum(jax.tree.leaves(stuck)).astype(jnp.float32) / number
+    return jnp.stack(jax.tree.leaves(stuck)).sum().astype(jnp.float32) / number
 
 
 def update(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from app import figures
+from app.figures import base, update
 from lab import Record, Settings, fit
 
 pytestmark = pytest.mark.page
@@ -23,8 +24,8 @@ def scalar(**keys):
 
 @given(arrays(np.float32, st.integers(1, 6000), elements=st.floats(-1e6, 1e6, width=32) | st.just(float("nan"))))
 def test_thinning_keeps_the_extremes_and_the_ends(y):
-    at = figures.thinned(y)
-    assert len(at) <= figures.POINTS + 2
+    at = base.thinned(y)
+    assert len(at) <= base.POINTS + 2
     assert np.all(np.diff(at) > 0)
     assert at[0] == 0
     assert at[-1] == len(y) - 1
@@ -34,7 +35,7 @@ def test_thinning_keeps_the_extremes_and_the_ends(y):
 
 
 def test_a_short_curve_is_drawn_point_by_point():
-    assert figures.thinned(np.zeros(figures.POINTS)).tolist() == list(range(figures.POINTS))
+    assert base.thinned(np.zeros(base.POINTS)).tolist() == list(range(base.POINTS))
 
 
 @pytest.mark.parametrize(
@@ -42,11 +43,11 @@ def test_a_short_curve_is_drawn_point_by_point():
     [([1, 5], None), ([1, 11], "log"), ([0, 100], None), ([-1, 100], None), ([np.nan], None), ([np.nan, 1, 50], "log")],
 )
 def test_an_axis_is_logarithmic_where_values_are_positive_and_span_a_decade(values, kind):
-    assert figures.logarithmic(np.array(values, float)).get("type") == kind
+    assert base.logarithmic(np.array(values, float)).get("type") == kind
 
 
 def test_labels_too_close_to_tell_apart_share_a_place():
-    rungs = figures.ladder({"a": 10.0, "b": 10.0, "c": 12.0, "d": 60.0, "e": float("inf")}, span=60)
+    rungs = update.ladder({"a": 10.0, "b": 10.0, "c": 12.0, "d": 60.0, "e": float("inf")}, span=60)
     assert rungs == [(10.0, "a 10<br>b 10<br>c 12"), (60.0, "d 60")]
 
 
@@ -97,13 +98,72 @@ def test_a_clip_at_the_microbatches_is_named_where_the_bars_show_it():
 
 
 def test_an_axis_of_less_than_two_decades_has_its_ticks_in_full():
-    axis = figures.logarithmic(np.array([0.2, 2.1]))
+    axis = base.logarithmic(np.array([0.2, 2.1]))
     assert axis["tickvals"] == pytest.approx([0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50])
     assert axis["ticktext"][:4] == ["0.1", "0.2", "0.5", "1"]
 
 
 def test_charts_do_not_share_state():
-    record = Record({"step": np.arange(3), "loss": np.ones(3), "learning_rate": np.ones(3)})
+    record = Record({name: np.ones(3) for name in ("step", "loss", "learning_rate")} | {"skipped": np.zeros(3, bool)})
     first = figures.learning_rate(Settings(), record, 3).figure.to_json()
     figures.loss(record, Record({"step": np.zeros(0, int)}), 3)
     assert figures.learning_rate(Settings(), record, 3).figure.to_json() == first
+
+
+SKIPPING = {
+    "task": "hand", "gradients": "10", "compute_dtype": "float16", "loss_scaling": "dynamic", "growth_interval": 4,
+    "steps": 12,
+}  # fmt: skip
+
+
+def test_skipped_updates_are_marked_on_every_curve_of_the_run():
+    run = fit(Settings(**SKIPPING))
+    plain = fit(run.settings.replace(loss_scaling="none"))
+    for chart in (
+        figures.loss(run.record, run.held_out, 12),
+        figures.loss_scale(run.record, 12),
+        figures.divergence(run.record, plain.record, 12),
+    ):
+        (marks,) = [trace for trace in traces(chart) if trace.name == "skipped"]
+        assert list(marks.x) == [0, 1, 2, 7]
+    scale = figures.loss_scale(run.record, 12)
+    assert list(traces(scale)[0].y) == run.record["loss_scale"].tolist()
+    assert scale.summary == "From 2^15 to 2^12; 4 updates skipped."
+    assert not [trace for trace in traces(figures.loss(plain.record, plain.held_out, 12)) if trace.name == "skipped"]
+
+
+def test_a_comparison_with_a_run_that_breaks_says_from_where():
+    broken = fit(Settings(param_dtype="float16", steps=5)).record
+    chart = figures.divergence(fit(Settings(steps=5)).record, broken, 5)
+    assert chart.summary == "They part at update 0; from update 1 on a loss is not a finite number."
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1024, 10)])
+def test_the_histogram_moves_with_the_loss_scale(scale, shift):
+    gradients = [1e-9, 1e-3, 1.5, 900]
+    text = "/".join(map(str, gradients))
+    scaling = {"loss_scaling": "static", "loss_scale": scale} if scale > 1 else {}
+    run = fit(Settings(task="hand", gradients=text, compute_dtype="float16", steps=1, **scaling))
+    chart = figures.gradient_range(run.census(0))
+    bars = traces(chart)[-1]
+    drawn = {float(x) - 0.5: float(y) for x, y in zip(bars.x, bars.y, strict=True) if y}
+    assert drawn == {float(np.floor(np.log2(g)) + shift): 25 for g in gradients}
+    zero, top = np.log2(2.0**-25), np.log2(65504)
+    colours = [c for c, y in zip(bars.marker.color, bars.y, strict=True) if y]
+    assert [c == "#0072B2" for c in colours] == [zero <= np.log2(g) + shift <= top for g in sorted(gradients)]
+    assert len(traces(chart)) == (1 if shift == 0 else 2)
+
+
+def test_rounding_is_drawn_for_every_accumulator_with_the_chosen_one_in_blue():
+    run = fit(Settings(accumulator_dtype="bfloat16", steps=1))
+    chart = figures.rounding(run.rounding(0), "bfloat16", 8)
+    assert {trace.name: trace.line.color for trace in traces(chart)} == {
+        "float32": "#7F7F7F", "float16": "#7F7F7F", "bfloat16": "#0072B2",
+    }  # fmt: skip
+    assert list(traces(chart)[0].x) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def test_what_is_not_finite_is_not_drawn_as_a_histogram():
+    chart = figures.gradient_range(fit(Settings(task="hand", gradients="nan", steps=1)).census(0))
+    assert traces(chart) == []
+    assert "not finite" in chart.summary

@@ -170,7 +170,7 @@ def test_a_converged_mean_is_never_said_to_be_another_reduction():
 def test_the_loss_is_said_to_have_fallen_or_not():
     run = fit(Settings(task="linear"))
     first, last = run.record["loss"][[0, -1]]
-    assert {text: level for level, text in of_run(run)} == {f"Loss went from {first:.3g} to {last:.3g}.": "ok"}
+    assert {f.text: f.level for f in of_run(run)} == {f"Loss went from {first:.3g} to {last:.3g}.": "ok"}
     risen = said(task="scalar", xs="1", learning_rate=1.25, steps=3, microbatches=1)
     assert risen["Loss went from 1 to 5.06. It did not fall."] == "warning"
     assert said(task="scalar", steps=1) == {}
@@ -248,4 +248,4 @@ def test_a_rate_of_zero_is_said(task):
 def test_a_stopped_run_is_said_to_be_one():
     training = Training(Plan(Settings(task="linear")))
     training.advance(7)
-    assert ("note", "Stopped after 7 of 200 updates.") in of_run(training.run())
+    assert ("note", "Stopped after 7 of 200 updates.") in [(f.level, f.text) for f in of_run(training.run())]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app import jobs
-from lab import Settings, fit
+from lab import Run, Settings, fit
 
 pytestmark = pytest.mark.page
 LONG = 200_000
@@ -127,5 +127,5 @@ def test_an_opened_update_is_kept():
     job = jobs.watch("reader", Settings(task="scalar"))
     assert job.ended.wait(30)
     assert job.run is not None
-    assert job.update(job.run, 2) is job.update(job.run, 2)
-    assert job.update(job.run, 2).result().step == 2
+    assert job.ask(Run.at, 2) is job.ask(Run.at, 2)
+    assert job.ask(Run.at, 2).result().step == 2

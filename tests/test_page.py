@@ -252,3 +252,48 @@ def test_an_impossible_comparison_is_refused_and_the_run_stays():
     settled(app.selectbox(key="set_against").set_value("").run())
     assert "a comparison needs" not in said(app)
     assert address(app) == {"v": "1", "task": "linear"}
+
+
+def test_float16_shows_its_range_and_what_the_accumulator_costs():
+    app = opened(compute_dtype="float16", loss_scaling="static", loss_scale="0.00000762939453125")
+    assert "loss_scale" in charts(app)
+    app.session_state.view = "precision"
+    shown = charts(settled(app.run()))
+    assert {"gradient_range", "rounding"} <= set(shown)
+    run = fit(Settings(compute_dtype="float16", loss_scaling="static", loss_scale=2.0**-17))
+    assert f"{100 * run.census(0).flushed:.3g} % become 0" in shown["gradient_range"]["summary"]
+    assert "below float16's smallest number" in said(app)
+
+
+def test_a_break_is_placed_and_cured_with_one_button():
+    app = opened(param_dtype="float16", steps="5")
+    assert "First not finite in update 0, in the optimizer, tensor 0.bias" in said(app)
+    (cure,) = [button for button in app.button if button.key == "cure_broke_0"]
+    assert cure.label == "Try param_dtype=float32"
+    settled(cure.click().run())
+    assert address(app) == {"v": "1", "steps": "5"}
+    assert "First not finite" not in said(app)
+
+
+def test_a_pinned_run_stays_the_baseline_while_settings_move():
+    app = opened(task="linear", learning_rate="0.03")
+    settled(app.button(key="pin").click().run())
+    (choice,) = [box for box in app.selectbox if box.key == "set_against"]
+    assert "pinned: task=linear learning_rate=0.03" in choice.options
+    pinned = choice.options.index("pinned: task=linear learning_rate=0.03")
+    settled(choice.select_index(pinned).run())
+    assert "equal at every update" in charts(app)["divergence"]["summary"]
+    app.text_input(key="exact").set_value("learning_rate=0.1 reduction=sum")
+    settled(app.run())
+    assert address(app)["against"] == "reduction=mean learning_rate=0.03"
+    assert numbers(charts(app)["loss"]["figure"]["data"][-1]["y"]).tolist() == pytest.approx(
+        fit(Settings(task="linear", learning_rate=0.03)).record["loss"].tolist()
+    )
+
+
+def test_loss_scales_are_offered_as_powers_of_two():
+    app = opened(compute_dtype="float16", loss_scaling="static", loss_scale="1024")
+    (slider,) = [s for s in app.select_slider if s.key == "set_loss_scale"]
+    assert slider.options[0] == "2^-24"
+    assert slider.options[-1] == "2^24"
+    assert slider.value == 1024

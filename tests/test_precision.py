@@ -222,7 +222,7 @@ def test_adam_with_bfloat16_parameters_starts_right_and_never_forgets():
 def test_a_break_is_found_in_the_update_that_made_it():
     run = fit(Settings(param_dtype="float16", steps=5))
     assert run.record["finite"].tolist() == [False] * 5
-    assert run.at(0).broke[0] == "optimizer"
+    assert run.at(0).broke == ("optimizer", "0.bias", None)
     assert run.at(1).broke == ("before", "0.bias", None)
     forward = hand("1e30", w="1e30", steps=3)
     assert forward.at(0).broke == ("loss", None, 0)

@@ -1,6 +1,8 @@
 """The lab: settings on the left, the run they give on the right."""
 
 import html
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -9,6 +11,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from app import controls, figures, jobs, words
 from app.chart import chart
 from lab import findings
+from lab.diagnosis import diagnose
 from lab.microscope import Update
 from lab.record import Record
 from lab.run import Run
@@ -18,6 +21,8 @@ PATIENCE = 1.5
 """Seconds a change waits for its run before the page shows progress instead."""
 POLL = 0.25
 """Seconds between two looks at a training in progress."""
+
+Answer = TypeVar("Answer")
 
 ICONS = {
     "ok": ":green[:material/check_circle:]",
@@ -38,6 +43,7 @@ def page():
     settings = controls.current()
     controls.sidebar()
     controls.refusal("address")
+    controls.refusal("cure")
     stopped = st.session_state.get("stopped")
     if stopped and stopped[0] == settings:
         show_stopped(settings, stopped[1])
@@ -106,19 +112,36 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
         numbers(run, None)
     with right:
         controls.comparison()
-    for finding in findings.of_run(run):
-        st.markdown(f"{ICONS[finding.level]} {finding.text}")
+    tell(findings.of_run(run), "run")
+    if not (run.record["finite"] | run.record["skipped"]).all():
+        broke = answer(job, run, diagnose)
+        tell([broke] if broke else [], "broke")
     other = compared_run()
     controls.refusal(controls.AGAINST)
     curves(settings, run.record, run.held_out, other.record if other else None)
     microscope(run, job)
     with tiles:
-        numbers(run, opened(run, job, 0))
+        numbers(run, answer(job, run, Run.at, 0))
 
 
-def opened(run: Run, job: jobs.Job | None, step: int) -> Update:
-    """One update of the run; kept with the job, so that it is opened once."""
-    return job.update(run, step).result() if job else run.at(step)
+def answer(job: jobs.Job | None, run: Run, question: Callable[..., Answer], *about: Any) -> Answer:
+    """`question(run, *about)`; kept with the job, so that it is answered once."""
+    return job.ask(question, *about).result() if job else question(run, *about)
+
+
+def tell(found: list[findings.Finding], place: str):
+    """Sentences, each with a button for its cure."""
+    for index, finding in enumerate(found):
+        text = f"{ICONS[finding.level]} {finding.text}"
+        if not finding.cure:
+            st.markdown(text)
+            continue
+        label = words.TRY.format(words=" ".join(f"{name}={value}" for name, value in finding.cure.items()))
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(text, width="content")
+            if st.button(label, key=f"cure_{place}_{index}"):
+                controls.choose(finding.cure, place="cure")
+                st.rerun()
 
 
 def numbers(run: Run, first: Update | None):
@@ -143,9 +166,11 @@ def numbers(run: Run, first: Update | None):
 def verdict(update: Update) -> str:
     """Whether the gradient agrees with the full batch, in two words."""
     error = update.agreement.relative_error
+    if update.skipped:
+        return "– skipped"
     if not np.isfinite(error):
         return "✗ not finite"
-    if error <= findings.AGREES:
+    if error <= findings.tolerance(update):
         return "✓ agrees"
     return f"✗ off by {findings.percent(error)}" if error < 10 else f"✗ {findings.number(error + 1)} times"
 
@@ -184,10 +209,19 @@ def curves(
         chart(figures.loss(record, held_out, until, compared), key="loss")
     with right:
         if compared is not None:
-            chart(figures.divergence(record, compared, until), key="divergence", height=130)
-            chart(figures.learning_rate(settings, record, until, compared), key="rate", height=130)
+            chart(figures.divergence(record, compared, until), key="divergence", height=140)
+            chart(figures.learning_rate(settings, record, until, compared), key="rate", height=140)
         else:
             chart(figures.learning_rate(settings, record, until), key="rate")
+    if settings.loss_scaling == "none" and settings.param_dtype == "float32":
+        return
+    left, right = st.columns(2)
+    with left:
+        if settings.loss_scaling != "none":
+            chart(figures.loss_scale(record, until, compared), key="loss_scale", height=180)
+    with right:
+        if settings.param_dtype != "float32":
+            chart(figures.unmoved(record, until, compared), key="unmoved", height=180)
 
 
 @st.fragment
@@ -199,10 +233,30 @@ def microscope(run: Run, job: jobs.Job | None):
     if last > 0:
         st.session_state.step = min(st.session_state.get("step", 0), last)
         step = st.slider("update", 0, last, key="step", help="Any update of the run, replayed bit for bit.")
-    update = opened(run, job, step)
-    for finding in findings.of_update(update):
-        st.markdown(f"{ICONS[finding.level]} **Update {step:,}**: {finding.text}")
+    st.session_state.setdefault("view", "accumulator")
+    view = st.segmented_control(
+        "view",
+        list(words.VIEWS),
+        format_func=lambda name: words.VIEWS[name],
+        key="view",
+        required=True,
+        label_visibility="collapsed",
+    )
+    update = answer(job, run, Run.at, step)
+    found = findings.of_update(update)
+    census = answer(job, run, Run.census, step) if view == "precision" else None
+    if census:
+        found += [finding for finding in [findings.of_census(census)] if finding]
+    tell([finding._replace(text=f"**Update {step:,}**: {finding.text}") for finding in found], "update")
     left, right = st.columns([3, 2])
+    if census:
+        with left:
+            chart(figures.gradient_range(census), key="gradient_range")
+        with right:
+            rounding = answer(job, run, Run.rounding, step)
+            settings = run.settings
+            chart(figures.rounding(rounding, settings.accumulator_dtype, settings.microbatches), key="rounding")
+        return
     with left:
         chart(figures.accumulator(update), key="accumulator")
     with right:

@@ -1,0 +1,129 @@
+"""Charts of one update under the microscope."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import theme
+from app.figures.base import Chart, figure, logarithmic, tell_if_empty
+from lab.findings import AGREES, number
+from lab.microscope import Update
+
+
+def accumulator(update: Update) -> Chart:
+    """The running total after every microbatch, with the full batch's sum and mean and the four reductions."""
+    scalar = len(update.coordinates) == 1 and update.complete
+    index = [microbatch.index + 1 for microbatch in update.microbatches]
+    totals = [float(m.running_total.values[0] if scalar else m.running_total.norm) for m in update.microbatches]
+    added = [m.adds.values[0] if scalar else m.adds.norm for m in update.microbatches]
+    details = [
+        [m.examples, a, m.to_full.cosine, m.to_full.relative_error]
+        for m, a in zip(update.microbatches, added, strict=True)
+    ]
+    hover = (
+        "<b>%{y:.6g}</b> after microbatch %{x}<br>it held %{customdata[0]} examples and added %{customdata[1]:.4g}"
+        "<br>cosine to the full batch %{customdata[2]:.4f}<br>relative error if used now %{customdata[3]:.2g}"
+        "<extra></extra>"
+    )
+    few = len(index) <= 10
+    bars = go.Bar(
+        x=index, y=totals, customdata=details, hovertemplate=hover, marker={"color": theme.YOURS, "opacity": 0.8},
+        width=0.6 if few else None, text=[number(total) for total in totals] if few else None,
+        textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": theme.ON_BAR},
+        cliponaxis=False,
+    )  # fmt: skip
+    full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
+    full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
+    drawn = figure([bars], x="after microbatch", y="gradient" if scalar else "norm of the gradient", showlegend=False)
+    tallest = max(map(abs, totals))
+    for value, dash in ((full_sum, "dash"), (full_mean, "dot")):
+        if abs(value) <= 3 * tallest:
+            drawn.add_hline(value, line={"color": theme.REFERENCE, "width": 2, "dash": dash})
+    outcomes = {"full-batch sum": full_sum, "full-batch mean": full_mean}
+    outcomes |= {n: float(v.values[0] if scalar else v.norm) for n, v in update.reductions.items()}
+    within = {name: value for name, value in outcomes.items() if abs(value) <= 3 * tallest}
+    for value, text in ladder(within, span=max(tallest, *map(abs, within.values())) if within else tallest):
+        drawn.add_annotation(
+            x=1, xref="paper", xanchor="left", y=value, text=f"◂ {text}", showarrow=False, font_size=12, align="left"
+        )
+    drawn.update_layout(
+        hovermode="closest", xaxis={"dtick": 1, "range": [0.4, len(index) + 0.6]} if few else {},
+        margin={"t": 20, "r": 170}, uniformtext={"minsize": 10, "mode": "hide"},
+    )  # fmt: skip
+    meant = "means" if update.reduction.endswith("of_means") else "sums"
+    divided = {"mean": "the number of examples", "mean_of_means": "the number of microbatches"}
+    clipped = "clipped " if update.clips_microbatches else ""
+    without = " without the clip" if update.clips_microbatches else ""
+    shown = " → ".join(number(t) for t in totals) if few else f"{number(totals[0])} → … → {number(totals[-1])}"
+    return Chart(
+        f"Accumulator: running total of the microbatches' {clipped}gradient {meant}",
+        drawn,
+        f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it by "
+        f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it{without}.",
+        f"{shown}; the full-batch sum is {number(full_sum)}"
+        + (", off this scale." if abs(full_sum) > 3 * tallest else "."),
+    )
+
+
+def ladder(outcomes: dict[str, float], span: float) -> list[tuple[float, str]]:
+    """Heights and labels for named values beside an axis of that span; values too close to tell apart share a label."""
+    rungs: list[list[tuple[float, str]]] = []
+    for name, value in sorted(outcomes.items(), key=lambda item: item[1]):
+        if not np.isfinite(value):
+            continue
+        if rungs and value - rungs[-1][0][0] < 0.09 * span:
+            rungs[-1].append((value, name))
+        else:
+            rungs.append([(value, name)])
+    return [(rung[0][0], "<br>".join(f"{name} {number(value)}" for value, name in rung)) for rung in rungs]
+
+
+def reductions(update: Update) -> Chart:
+    """The gradient every reduction would have given, against the full batch."""
+    scalar = len(update.coordinates) == 1 and update.complete
+    names = list(update.reductions)[::-1]
+    values = [update.reductions[n].values[0] if scalar else update.reductions[n].norm for n in names]
+    full = float(update.reference.values[0] if scalar else update.reference.norm)
+    chosen = [name == update.reduction for name in names]
+    agrees = [update.reduction_agreement[name].relative_error <= AGREES for name in names]
+    axis = logarithmic(np.array([*values, full])) or {"rangemode": "tozero"}
+    middle = (max(values) * min(values)) ** 0.5 if "type" in axis else max(values) / 2
+    trace = go.Scatter(
+        x=values,
+        y=[f"<b>{name}</b>" if mine else name for name, mine in zip(names, chosen, strict=True)],
+        mode="markers+text",
+        text=[f"  {number(value)}  " for value in values],
+        textposition=["middle left" if value > middle else "middle right" for value in values],
+        cliponaxis=False,
+        marker={
+            "size": [15 if mine else 11 for mine in chosen],
+            "symbol": ["circle" if right else "x" for right in agrees],
+            "color": [theme.YOURS if right else theme.COMPARED for right in agrees],
+        },
+        customdata=[
+            [update.reduction_agreement[name].relative_error, update.reduction_agreement[name].cosine] for name in names
+        ],
+        hovertemplate="<b>%{x:.6g}</b><br>relative error %{customdata[0]:.2g}<br>cosine %{customdata[1]:.6f}"
+        "<extra></extra>",
+    )
+    drawn = figure([trace], x="gradient" if scalar else "norm of the gradient", y="", showlegend=False)
+    tell_if_empty(drawn, values)
+    if np.isfinite(full):
+        drawn.add_vline(x=full, line={"color": theme.REFERENCE, "width": 2, "dash": "dot"})
+    drawn.update_layout(
+        hovermode="closest",
+        xaxis=axis,
+        yaxis={"automargin": True, "title": "", "range": [-0.5, 3.7]},
+        margin_l=8,
+    )
+    right = [name for name, good in zip(names, agrees, strict=True) if good][::-1]
+    equal = "No reduction" if not right else " and ".join(right)
+    return Chart(
+        "What each reduction would have given",
+        drawn,
+        "Dotted grey: the full-batch mean in float64. A dot agrees, a cross does not; bold is in use. Before any clip.",
+        f"{equal} {'gives' if len(right) < 2 else 'give'} {number(full)}."
+        if right
+        else "The full-batch mean is not a finite number."
+        if not np.isfinite(full)
+        else f"{equal} gives {number(full)}, the full-batch mean.",
+    )
