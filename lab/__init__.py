@@ -8,6 +8,8 @@
     reduction, clipping, optimizers,          plan        settings -> arrays and program
     schedules: the parts of an update         program     the compiled program
     exercise  the classic exercise            comparison  two settings, trained in step
+    precision, scaling: number formats        census, rounding: what they cost one update
+    diagnosis what broke first, and why       choices, consistency: what settings may be
     cli, bar  the command line
 
 Shapes, everywhere: s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lab.comparison import Comparison, compare
+    from lab.diagnosis import diagnose
     from lab.exercise import microbatched_grads
     from lab.key import SettingsError
     from lab.microscope import Update
@@ -35,6 +38,7 @@ HOMES = {
     "SettingsError": "lab.key",
     "Update": "lab.microscope",
     "compare": "lab.comparison",
+    "diagnose": "lab.diagnosis",
     "fit": "lab.run",
     "microbatched_grads": "lab.exercise",
 }
@@ -49,6 +53,7 @@ __all__ = [
     "SettingsError",
     "Update",
     "compare",
+    "diagnose",
     "fit",
     "microbatched_grads",
 ]
