@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lab.microscope import Inputs
+from lab.microscope import Inputs, all_microbatches, first_of
 from lab.precision import EXACTLY, cast, format_of
 from lab.scaling import LEAST, MOST
 from lab.step import Examples, Recipe, State, backward
@@ -100,10 +100,12 @@ def take(inputs: Inputs, state: State) -> Census:
     recipe = inputs.recipe
     dtype = "float16" if recipe.compute_dtype == "float32" else recipe.compute_dtype
 
-    def count(scale: float) -> dict[str, np.ndarray]:
-        return jax.device_get(_counted(recipe, dtype)(state.params, jnp.float32(scale), inputs.examples))
+    params, examples = first_of(state).params, all_microbatches(inputs.examples)
 
-    scale = float(state.scale.value)
+    def count(scale: float) -> dict[str, np.ndarray]:
+        return jax.device_get(_counted(recipe, dtype)(params, jnp.float32(scale), examples))
+
+    scale = float(state.scale.value[0])
     now = count(scale)
     exponents, entries = np.arange(LOWEST, HIGHEST + 1), now["entries"]
     total = int(entries.sum() + now["zeros"])

@@ -9,10 +9,13 @@ SCHEDULES = (
     "one_cycle", "restarts", "polynomial", "piecewise", "warmup_stable_decay",
 )  # fmt: skip
 CLIPS = ("none", "global_norm", "value", "per_tensor", "adaptive")
-CLIP_PLACES = ("update", "microbatch", "scaled")
+CLIP_PLACES = ("update", "microbatch", "device", "scaled")
+DEVICE_REDUCTIONS = ("global", "mean", "sum", "none")
+PARALLEL = ("pmap", "shard_map", "auto")
 LOSS_SCALINGS = ("none", "static", "dynamic")
 
 MOST_MICROBATCHES = 1024
+MOST_DEVICES = 8
 
 WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
 DECAYED = ("exponential", "staircase", "piecewise")

@@ -23,6 +23,15 @@ def norm(tree: Any) -> jax.Array:
     return scale * jnp.sqrt(sum(jnp.square(x / scale).sum() for x in wide))
 
 
+def cosine(tree: Any, other: Any) -> jax.Array:
+    """Cosine of the angle between two pytrees as vectors, float32 []; 0 where one of them is zero."""
+    one, two = norm(tree), norm(other)
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
+    known = (one > 0) & (two > 0)
+    unit = [(x.astype(jnp.float32) / jnp.where(known, one, 1), y / jnp.where(known, two, 1)) for x, y in pairs]
+    return jnp.where(known, jnp.clip(sum((x * y).sum() for x, y in unit), -1, 1), 0)
+
+
 def shorten(tree: Any, threshold: jax.Array) -> Any:
     """The tree scaled to norm `threshold` where it is longer: g * c / |g|. Direction is kept."""
     length = norm(tree)

@@ -79,7 +79,9 @@ def compare(settings: Settings, **changes: Any) -> Comparison:
 
 def _distance(sides: tuple[Training, Training]) -> float:
     mine, other = (
-        np.concatenate([np.ravel(leaf).astype(np.float64) for leaf in jax.tree.leaves(jax.device_get(s.state.params))])
+        np.concatenate(
+            [np.ravel(leaf[0]).astype(np.float64) for leaf in jax.tree.leaves(jax.device_get(s.state.params))]
+        )
         for s in sides
     )
     return float(_relative(np.linalg.norm(mine - other), np.linalg.norm(mine)))

@@ -38,9 +38,16 @@ def check(settings: "Settings", everything: int):
         size, given = len(groups[0][0]), len(parse_numbers(s.w))
         require(given in (1, size), f"w={s.w}: {given} numbers for {size} coordinates; give one, or one each")
         require(
-            s.microbatches == len(groups),
-            f"microbatches={s.microbatches}: gradients has {len(groups)} group(s) between slashes; "
-            f"leave microbatches out, or set it to {len(groups)}",
+            len(groups) % s.devices == 0,
+            f"devices={s.devices}: gradients has {len(groups)} group(s) between slashes, which {s.devices} devices "
+            "cannot share evenly; give as many groups to each",
+        )
+        each = len(groups) // s.devices
+        require(
+            s.microbatches == each,
+            f"microbatches={s.microbatches}: gradients has {len(groups)} group(s) between slashes"
+            + (f" for {s.devices} devices" if s.devices > 1 else "")
+            + f"; leave microbatches out, or set it to {each}",
         )
     if s.schedule in WARMED_UP:
         length = min(s.schedule_length, s.steps)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from lab import reduction, reference
-from lab.choices import REDUCTIONS
-from lab.clipping import norm
-from lab.precision import EXACTLY, cast
+from lab import devices, reduction, reference
+from lab.choices import DEVICE_REDUCTIONS, REDUCTIONS
+from lab.clipping import cosine, norm
+from lab.precision import cast
 from lab.step import Examples, Numbers, Recipe, State, backward, clips_microbatches, stages, update, zeros
 
 LISTED = 32
@@ -21,7 +21,7 @@ NAMED = 8
 
 
 class Inputs(NamedTuple):
-    """What an update reads besides the state."""
+    """What an update reads besides the state; `examples` has each device's places [d, m, b]."""
 
     recipe: Recipe
     numbers: Numbers
@@ -50,20 +50,23 @@ class Break(NamedTuple):
         stage: before (the parameters came that way), loss, backward, or one of the stages of the update.
         tensor: the first tensor concerned, by name; None for the loss.
         microbatch: its index, for loss, backward and accumulate; else None.
+        device: the first device concerned.
     """
 
     stage: str
     tensor: str | None
     microbatch: int | None
+    device: int
 
 
 class Microbatch(NamedTuple):
-    """One microbatch of the update, and the accumulator after it.
+    """One microbatch of the update, and its device's accumulator after it; `index` counts within the device.
 
     `adds` is what it added to the accumulator. `to_full` is how well the update would agree with the full batch if
     the accumulator's total were used now.
     """
 
+    device: int
     index: int
     examples: int
     weight: float
@@ -73,11 +76,34 @@ class Microbatch(NamedTuple):
     to_full: Agreement
 
 
+class Device(NamedTuple):
+    """One device's part in the update.
+
+    Attributes:
+        loss: mean loss of its own examples, what it would report by itself.
+        gradient: its own gradient, as the reduction makes one of its microbatches alone, in float32.
+        cosine: of that to the gradient reduced over all devices.
+        to_others: cosine to the own gradient of every device [d].
+        params_after: its parameters after the update.
+    """
+
+    index: int
+    examples: int
+    weight: float
+    loss: float
+    gradient: Vector
+    cosine: float
+    to_others: np.ndarray
+    params_after: Vector
+
+
 class Update(NamedTuple):
     """Everything about one update. Vectors hold the values at `coordinates`, all of them where `complete`.
 
     `stages` has the gradient after each operation, in the order the settings put them; the last holds the parameters.
-    `broke` says where a number first was not finite, if one was.
+    `device_reductions` has what each device reduction would have given (`none`: the first device's own gradient).
+    `broke` says where a number first was not finite, if one was. Where devices differ, what is not told of each device
+    is that of the first.
     """
 
     step: int
@@ -96,6 +122,10 @@ class Update(NamedTuple):
     param_dtype: str
     compute_dtype: str
     clips_microbatches: bool
+    devices: list[Device]
+    device_reduction: str
+    device_reductions: dict[str, Vector]
+    device_reduction_agreement: dict[str, Agreement]
     loss_scale: float
     skipped: bool
     broke: Break | None
@@ -119,6 +149,22 @@ class Update(NamedTuple):
             "agreement": self.agreement._asdict(),
             "stages": [{"name": name, **shown(vector)} for name, vector in self.stages.items()],
             "update": {**shown(self.applied, "applied"), "learning_rate": self.learning_rate, "skipped": self.skipped},
+            "devices": [
+                {
+                    "device": device.index,
+                    "examples": device.examples,
+                    "weight": device.weight,
+                    "loss": device.loss,
+                    **shown(device.gradient),
+                    "cosine": device.cosine,
+                    "params_after": shown(device.params_after, "params"),
+                }
+                for device in self.devices
+            ],
+            "device_reductions": {
+                name: {**shown(vector), **self.device_reduction_agreement[name]._asdict()}
+                for name, vector in self.device_reductions.items()
+            },
             "loss_scale": self.loss_scale,
             "not_finite": self.broke._asdict() if self.broke else None,
         }
@@ -130,7 +176,7 @@ class Update(NamedTuple):
 
     def _microbatch(self, entry: Microbatch) -> dict[str, Any]:
         row: dict[str, Any] = {
-            "device": 0,
+            "device": entry.device,
             "index": entry.index,
             "examples": entry.examples,
             "weight": entry.weight,
@@ -175,34 +221,52 @@ def tensor_names(params: Any) -> list[str]:
     return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
 
 
+def first_of(tree: Any) -> Any:
+    """The first device's part of arrays with a device axis."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[0], tree)
+
+
+def all_microbatches(examples: Examples) -> Examples:
+    """The microbatches of all devices, one after the other [d * m, b]."""
+    rows, filled = (np.asarray(x).reshape(-1, x.shape[-1]) for x in (examples.rows, examples.filled))
+    return Examples(examples.data, jnp.asarray(rows), jnp.asarray(filled))
+
+
 def _broke(recipe: Recipe, names: list[str], seen: dict[str, np.ndarray], flags: list[np.ndarray]) -> Break | None:
     """The first number that is not finite, in the order things happen.
 
     Args:
-        seen: of every microbatch: `loss` [m], and whether each tensor of its gradient and of the running total is
-            finite, `gradient_is` and `total_is` [m, tensors].
-        flags: the same of the parameters before and of every stage [tensors].
+        seen: of every microbatch: `loss` [d, m], and whether each tensor of its gradient and of the running total is
+            finite, `gradient_is` and `total_is` [d, m, tensors].
+        flags: the same of the parameters before and of every stage [d, tensors].
     """
+    number, microbatches = seen["loss"].shape
 
-    def first(stage: str, fine: np.ndarray, microbatch: int | None = None) -> Break | None:
-        return None if fine.all() else Break(stage, names[int(fine.argmin())], microbatch)
+    def first(stage: str, fine: np.ndarray, device: int, microbatch: int | None = None) -> Break | None:
+        return None if fine.all() else Break(stage, names[int(fine.argmin())], microbatch, device)
+
+    def in_microbatch(device: int, k: int) -> Break | None:
+        if not np.isfinite(seen["loss"][device, k]):
+            return Break("loss", None, k, device)
+        gradient, total = seen["gradient_is"][device, k], seen["total_is"][device, k]
+        return first("backward", gradient, device, k) or first("accumulate", total, device, k)
 
     before, _, *later = flags
-    found = first("before", before)
-    for k in range(len(seen["loss"])):
-        if not found and not np.isfinite(seen["loss"][k]):
-            found = Break("loss", None, k)
-        found = found or first("backward", seen["gradient_is"][k], k) or first("accumulate", seen["total_is"][k], k)
-    for stage, fine in zip(stages(recipe)[1:], later, strict=True):
-        found = found or first(stage, fine)
-    return found
+    places = [first("before", before[device], device) for device in range(number)]
+    places += [in_microbatch(device, k) for device in range(number) for k in range(microbatches)]
+    named = zip(stages(recipe)[1:], later, strict=True)
+    places += [first(stage, fine[device], device) for stage, fine in named for device in range(number)]
+    return next((place for place in places if place), None)
 
 
 @functools.lru_cache(maxsize=128)
 def _opened(recipe: Recipe):
-    """The update with its insides, compiled: (numbers, rate, state, examples, full [p], divisor [], listed [c])."""
+    """The update with its insides, compiled over the devices.
 
-    def opened(numbers: Numbers, rate, state: State, examples: Examples, full, divisor, listed):
+    (state, rows, filled, data, numbers, rate, full [p], listed [c]) -> what `look` tells, by name, each [d, ...].
+    """
+
+    def opened(state: State, rows, filled, data, numbers: Numbers, rate, full, listed):
         def flat(tree):
             return ravel_pytree(tree)[0]
 
@@ -212,36 +276,45 @@ def _opened(recipe: Recipe):
         def summary(tree):
             return flat(tree).astype(jnp.float32)[listed], norm(tree)
 
-        def watch(loss, weight, gradient, adds, total):
-            now = flat(total).astype(jnp.float32) / (divisor * state.scale.value)
-            distance, lengths = norm(now - full), norm(now) * norm(full)
-            error = jnp.where(distance == 0, 0, distance / norm(full))
-            cosine = jnp.where(lengths == 0, 0, jnp.clip(jnp.vdot(now, full) / lengths, -1, 1))
-            cosine = jnp.where(distance == 0, 1, cosine)
-            return {"loss": loss, "weight": weight, "adds": summary(adds), "total": summary(total),
-                    "error": error, "cosine": cosine, "gradient_is": finite(gradient),
-                    "total_is": finite(total)}  # fmt: skip
-
-        _, row, seen = update(recipe, numbers, rate, state, examples, watch)
         precise = cast(state.params, jnp.float32)
 
         def both(totals, microbatch):
-            _, weight, gradient = backward(recipe, precise, jnp.float32(1), Examples(examples.data, *microbatch))
+            _, weight, gradient = backward(recipe, precise, jnp.float32(1), Examples(data, *microbatch))
             adds = [reduction.contribution(kind, gradient, weight) for kind in ("sum", "sum_of_means")]
             return jax.tree.map(jnp.add, totals, (*adds, weight)), None
 
-        nothing = zeros(precise)
-        microbatches = (examples.rows, examples.filled)
-        (sums, means, weight), _ = jax.lax.scan(both, (nothing, nothing, jnp.float32(0)), microbatches)
-        count = examples.rows.shape[0]
-        reductions = {
-            kind: flat(reduction.finish(kind, means if kind.endswith("of_means") else sums, weight, count))
-            for kind in REDUCTIONS
-        }
-        flags = [finite(tree) for tree in (state.params, *seen.stages)]
-        return seen.microbatches, reductions, flat(seen.reduced), [summary(x) for x in seen.stages], flags, row
+        nothing, count = zeros(precise), rows.shape[0]
+        (sums, means, weight), _ = jax.lax.scan(both, (nothing, nothing, jnp.float32(0)), (rows, filled))
+        divisor = reduction.divisor(recipe.reduction, weight, count)
 
-    return jax.jit(opened, compiler_options=EXACTLY)
+        def reduced(how, kind):
+            total = means if kind.endswith("of_means") else sums
+            return flat(reduction.over_devices(how, kind, total, weight, count, recipe.axis))
+
+        def watch(loss, weight, gradient, adds, total):
+            now = flat(total).astype(jnp.float32) / (divisor * state.scale.value)
+            distance = norm(now - full)
+            return {
+                "loss": loss, "weight": weight, "adds": summary(adds), "total": summary(total),
+                "error": jnp.where(distance == 0, 0, distance / norm(full)),
+                "cosine": jnp.where(distance == 0, 1, cosine(now, full)),
+                "gradient_is": finite(gradient), "total_is": finite(total),
+            }  # fmt: skip
+
+        _, row, seen = update(recipe, numbers, rate, state, Examples(data, rows, filled), watch)
+        ways = DEVICE_REDUCTIONS if recipe.axis else ("none",)
+        return {
+            "microbatches": seen.microbatches,
+            "reductions": {kind: reduced("global", kind) for kind in REDUCTIONS},
+            "device_reductions": {how: reduced(how, recipe.reduction) for how in ways},
+            "used": flat(seen.reduced),
+            "stages": [summary(x) for x in seen.stages],
+            "flags": [finite(tree) for tree in (state.params, *seen.stages)],
+            "weight": weight,
+            "row": row,
+        }
+
+    return devices.over(opened, recipe.devices, recipe.parallel, (0, 1, 2), 8)
 
 
 def look(inputs: Inputs, state: State, step: int) -> Update:
@@ -249,43 +322,63 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
     recipe, numbers, rate, examples = inputs
     filled = np.asarray(examples.filled)
     rows = np.asarray(examples.rows)[filled]
+    params = first_of(state.params)
     full, weight = reference.gradient(
-        recipe.loss, state.params, {name: np.asarray(array)[rows] for name, array in examples.data.items()}
+        recipe.loss, params, {name: np.asarray(array)[rows] for name, array in examples.data.items()}
     )
     complete = len(full) <= LISTED
     listed = np.arange(len(full)) if complete else np.argsort(-np.abs(full), kind="stable")[:NAMED]
-    divisor = reduction.divisor(recipe.reduction, jnp.float32(weight), len(filled))
     with np.errstate(over="ignore"):
         narrow = full.astype(np.float32)
-    seen, reductions, used, passed, flags, row = jax.device_get(
-        _opened(recipe)(numbers, rate, state, examples, jnp.asarray(narrow), divisor, jnp.asarray(listed))
+    placed = devices.place((state, examples.rows, examples.filled), recipe.devices)
+    told = jax.device_get(
+        _opened(recipe)(*placed, examples.data, numbers, rate, jnp.asarray(narrow), jnp.asarray(listed))
     )
+    seen, row = told["microbatches"], told["row"]
 
-    def vector(summary) -> Vector:
+    def vector(summary, *at: int) -> Vector:
         values, length = summary
-        return Vector(np.asarray(values), float(length))
+        return Vector(np.asarray(values)[at], float(length[at]))
 
     def whole(values: np.ndarray) -> Vector:
         return Vector(values[listed], float(np.linalg.norm(values.astype(np.float64))))
 
+    def first(vectors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: values[0] for name, values in vectors.items()}
+
     microbatches = [
         Microbatch(
+            device=d,
             index=k,
-            examples=int(filled[k].sum()),
-            weight=float(seen["weight"][k]),
-            loss_sum=float(seen["loss"][k]),
-            adds=vector([x[k] for x in seen["adds"]]),
-            running_total=vector([x[k] for x in seen["total"]]),
-            to_full=Agreement(float(seen["error"][k]), float(seen["cosine"][k])),
+            examples=int(filled[d, k].sum()),
+            weight=float(seen["weight"][d, k]),
+            loss_sum=float(seen["loss"][d, k]),
+            adds=vector(seen["adds"], d, k),
+            running_total=vector(seen["total"], d, k),
+            to_full=Agreement(float(seen["error"][d, k]), float(seen["cosine"][d, k])),
         )
-        for k in range(len(filled))
+        for d, k in np.ndindex(filled.shape[:2])
+    ]
+    own = told["device_reductions"]["none"]
+    alone = [
+        Device(
+            index=d,
+            examples=int(filled[d].sum()),
+            weight=float(told["weight"][d]),
+            loss=float(row["device_loss" if recipe.axis else "loss"][d]),
+            gradient=whole(own[d]),
+            cosine=float(row["device_cosine"][d]) if recipe.axis else 1.0,
+            to_others=np.array([agreement(own[d], other).cosine for other in own]),
+            params_after=vector(told["stages"][-1], d),
+        )
+        for d in range(recipe.devices)
     ]
     left_out = set()
-    if recipe.clip == "none" or clips_microbatches(recipe):
+    if recipe.clip == "none" or recipe.clip_at in ("microbatch", "device"):
         left_out.add("clip")
     if recipe.loss_scaling == "none":
         left_out.add("unscale")
-    names = coordinate_names(state.params)
+    names, reductions, ways = coordinate_names(params), first(told["reductions"]), first(told["device_reductions"])
     return Update(
         step=step,
         coordinates=[names[i] for i in listed],
@@ -295,17 +388,23 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         reductions={name: whole(values) for name, values in reductions.items()},
         reduction_agreement={name: agreement(values, full) for name, values in reductions.items()},
         reference=whole(full),
-        agreement=agreement(used, full),
+        agreement=agreement(told["used"][0], full),
         stages={
-            name: vector(summary) for name, summary in zip(stages(recipe), passed, strict=True) if name not in left_out
+            name: vector(summary, 0)
+            for name, summary in zip(stages(recipe), told["stages"], strict=True)
+            if name not in left_out
         },
         learning_rate=float(rate),
         reduction=recipe.reduction,
         accumulator_dtype=recipe.accumulator_dtype,
-        param_dtype=str(jax.tree.leaves(state.params)[0].dtype),
+        param_dtype=str(jax.tree.leaves(params)[0].dtype),
         compute_dtype=recipe.compute_dtype,
         clips_microbatches=clips_microbatches(recipe),
-        loss_scale=float(row["loss_scale"]),
-        skipped=bool(row["skipped"]),
-        broke=_broke(recipe, tensor_names(state.params), seen, flags),
+        devices=alone,
+        device_reduction=recipe.device_reduction,
+        device_reductions={name: whole(values) for name, values in ways.items()},
+        device_reduction_agreement={name: agreement(values, full) for name, values in ways.items()},
+        loss_scale=float(row["loss_scale"][0]),
+        skipped=bool(row["skipped"][0]),
+        broke=_broke(recipe, tensor_names(params), seen, told["flags"]),
     )

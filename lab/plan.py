@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lab import batches, optimizers, scaling, schedules, tasks
+from lab import batches, devices, optimizers, scaling, schedules, tasks
 from lab.microscope import Inputs
 from lab.precision import cast
-from lab.program import BLOCK, Data, Tape, program
+from lab.program import BLOCK, Data, Share, Tape, program
 from lab.settings import Settings
 from lab.step import Examples, Numbers, Recipe, State
 
@@ -22,22 +22,23 @@ class Plan:
 
     Attributes:
         window: updates one call of the program covers.
-        start: the state before the first update.
+        start: the state before the first update, of every device [d, ...].
+        share: what each device has for itself.
     """
 
     def __init__(self, settings: Settings):
+        devices.check(settings.devices)
         self.settings = settings
         self.task = task = tasks.load(settings)
         self.recipe = Recipe(
             task.loss, task.score, settings.reduction, settings.accumulator_dtype, settings.optimizer,
             settings.clip, settings.clip_at, settings.compute_dtype, settings.loss_scaling,
+            settings.devices, settings.device_reduction, settings.parallel,
         )  # fmt: skip
-        self.program = program(self.recipe)
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
         self.window = updates // BLOCK * BLOCK
-        layout = batches.deal(settings.batch_size, settings.microbatches, task.groups)
-        self._train, self.held_out = jax.tree.map(jnp.asarray, (task.train, task.held_out))
-        self._rows, self._filled = jnp.asarray(layout.rows), jnp.asarray(layout.filled)
+        self._train = jax.tree.map(jnp.asarray, task.train)
+        self.share = devices.place(self._dealt(), settings.devices)
         self._numbers = Numbers(
             jnp.float32(settings.clip_threshold),
             jnp.float32(settings.weight_decay),
@@ -45,13 +46,28 @@ class Plan:
         )
         with jax.numpy_dtype_promotion("standard"):
             params = cast(task.init(jax.random.key(settings.seed)), settings.param_dtype)
-        self.start = State(
+        state = State(
             params, optimizers.init(settings.optimizer, params),
             scaling.init(settings.loss_scaling, settings.loss_scale), jnp.int32(0),
         )  # fmt: skip
-        bytes_each = sum(leaf.nbytes for leaf in jax.tree.leaves(self.start))
+        bytes_each = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) * settings.devices
         self._slots = max(1, min(SNAPSHOTS, SNAPSHOT_BYTES // bytes_each))
+        self.start = devices.replicate(state, settings.devices)
+        self.program = program(self.recipe, self._slots)
         self._windows = -(-settings.steps // self.window)
+
+    def _dealt(self) -> Share:
+        """What every device has for itself: its places in the batch, and its part of the held-out examples."""
+        settings, number = self.settings, self.settings.devices
+        layout = batches.deal(settings.batch_size, number * settings.microbatches, self.task.groups)
+        held_out = self.task.held_out
+        parts = batches.deal(len(next(iter(held_out.values()))) if held_out else 1, number)
+
+        def for_each(array):
+            return array.reshape(number, -1, array.shape[1])
+
+        taken = held_out and {name: array[parts.rows] for name, array in held_out.items()}
+        return Share(for_each(layout.rows), for_each(layout.filled), taken, parts.filled)
 
     def updates(self, window: int) -> int:
         """How many updates of the run fall into a window."""
@@ -70,34 +86,37 @@ class Plan:
         """Blocks between snapshots, so that all windows together keep about as many as one may."""
         return -(-self.updates(window) // (BLOCK * max(1, self._slots // self._windows)))
 
-    def data(self, window: int, applied: jax.Array) -> Data:
-        """What the program reads during a window that begins after so many applied updates []."""
+    def data(self, window: int, state: State) -> Data:
+        """What every device reads during a window that is entered in this state."""
         settings, first, updates = self.settings, window * self.window, self.updates(window)
+        applied = int(state.applied[0])
         stream = np.zeros(self.window * settings.batch_size, np.int32)
         order = batches.stream(self.task, settings.seed, settings.batch_size, first, updates)
         stream[: len(order)] = order
         rates = np.zeros(self.window, np.float32)
-        rates[:updates] = schedules.rates(settings, int(applied), updates)
+        rates[:updates] = schedules.rates(settings, applied, updates)
         return Data(
-            self._train, self.held_out, self._rows, self._filled, jnp.asarray(stream), jnp.asarray(rates),
-            applied, jnp.int32(self._stride(window)), self._numbers,
+            self._train, jnp.asarray(stream), jnp.asarray(rates), jnp.int32(applied), jnp.int32(self._stride(window)),
+            self._numbers,
         )  # fmt: skip
 
     def blank(self, data: Data) -> Tape:
         """A tape with nothing on it."""
-        return self.program.blank(self.start, data, self._slots)
+        return self.program.blank(self.start, self.share, data)
 
     def train(self, state: State, tape: Tape, data: Data, first: int, last: int) -> tuple[State, Tape]:
         """Updates first to last - 1 of a window, waited for; state and tape are used up."""
-        return jax.block_until_ready(self.program.train(state, tape, data, jnp.int32(first), jnp.int32(last)))
+        return jax.block_until_ready(
+            self.program.train(state, tape, self.share, data, jnp.int32(first), jnp.int32(last))
+        )
 
     def replay(self, state: State, first: int, last: int) -> State:
         """The state after updates `first` to `last - 1` of the run."""
-        state = jax.tree.map(jnp.array, state)
+        state = devices.place(state, self.settings.devices)
         while first < last:
             window, offset = divmod(first, self.window)
             stop = min(last - window * self.window, self.window)
-            data = self.data(window, jnp.array(state.applied))
+            data = self.data(window, state)
             state, _ = self.train(state, self.blank(data), data, offset, stop)
             first = window * self.window + stop
         return state
@@ -106,6 +125,6 @@ class Plan:
         """What update `step` reads besides the state before it."""
         settings = self.settings
         order = jnp.asarray(batches.stream(self.task, settings.seed, settings.batch_size, step, 1))
-        rate = jnp.float32(schedules.rates(settings, int(state.applied), 1)[0])
-        examples = Examples(self._train, order[self._rows], self._filled)
+        rate = jnp.float32(schedules.rates(settings, int(state.applied[0]), 1)[0])
+        examples = Examples(self._train, order[self.share.rows], self.share.filled)
         return Inputs(self.recipe, self._numbers, rate, examples)

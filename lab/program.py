@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lab.precision import EXACTLY, cast
-from lab.reduction import finish
+from lab import devices
+from lab.precision import cast
+from lab.reduction import over_devices
 from lab.step import Examples, Numbers, Recipe, State, update
 
 BLOCK = 16
@@ -24,16 +25,24 @@ TRACES: Counter[Recipe] = Counter()
 """How often the program of each recipe has been traced."""
 
 
-class Data(NamedTuple):
-    """All arrays a call reads; changing their values compiles nothing."""
+class Share(NamedTuple):
+    """What a device has for itself; outside the program every array has a leading device axis [d, ...]."""
 
-    train: dict[str, jax.Array]
-    """The examples [n, ...]."""
-    held_out: dict[str, jax.Array] | None
     rows: jax.Array
     """Place in the batch [m, b]."""
     filled: jax.Array
     """Whether the place counts [m, b]."""
+    held_out: dict[str, jax.Array] | None
+    """Its part of the held-out examples [h, ...]."""
+    held_out_filled: jax.Array
+    """Whether that example counts [h]."""
+
+
+class Data(NamedTuple):
+    """All arrays a call reads that are the same on every device; changing their values compiles nothing."""
+
+    train: dict[str, jax.Array]
+    """The examples [n, ...]."""
     stream: jax.Array
     """The example in every place of every batch [updates * batch size]."""
     rates: jax.Array
@@ -46,7 +55,7 @@ class Data(NamedTuple):
 
 
 class Tape(NamedTuple):
-    """What a call writes."""
+    """What a call writes, on every device; outside the program with a leading device axis."""
 
     columns: dict[str, jax.Array]
     """The record [updates]."""
@@ -57,42 +66,48 @@ class Tape(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Jitted functions of one recipe; `train` donates state and tape."""
+    """Compiled functions of one recipe, over all its devices; `train` donates state and tape."""
 
-    train: Callable[[State, Tape, Data, jax.Array, jax.Array], tuple[State, Tape]]
-    """(state, tape, data, first, last) -> state and tape after updates first to last - 1."""
-    blank: Callable[..., Tape]
-    """(state, data, slots) -> an empty tape."""
-    measure: Callable[..., dict[str, jax.Array]]
-    """(params, held-out examples) -> mean loss [], accuracy []."""
+    train: Callable[[State, Tape, Share, Data, jax.Array, jax.Array], tuple[State, Tape]]
+    """(state, tape, share, data, first, last) -> state and tape after updates first to last - 1."""
+    blank: Callable[[State, Share, Data], Tape]
+    """(state, share, data) -> an empty tape."""
+    measure: Callable[[State, Share], dict[str, jax.Array]]
+    """(state, share) -> mean loss [d], accuracy [d] of the held-out examples."""
 
 
-def measure(recipe: Recipe, params, held_out) -> dict[str, jax.Array]:
-    """Mean loss and accuracy on the held-out examples; empty if there are none."""
-    if held_out is None:
+def measure(recipe: Recipe, state: State, share: Share) -> dict[str, jax.Array]:
+    """Mean loss and accuracy on the held-out examples, each device measuring its part; empty if there are none."""
+    if share.held_out is None:
         return {}
-    computing = cast(params, recipe.compute_dtype)
-    losses, weights = recipe.loss(computing, held_out)
-    measured = {"loss": finish("mean", losses.sum(), weights.sum(), 1)}
+    computing = cast(state.params, recipe.compute_dtype)
+    losses, weights = recipe.loss(computing, share.held_out)
+    losses, weights = (jnp.where(share.held_out_filled, x, jnp.zeros_like(x)) for x in (losses, weights))
+
+    def mean(of, weight):
+        return over_devices("global", "mean", of.sum(), weight.sum(), 1, recipe.axis)
+
+    measured = {"loss": mean(losses, weights)}
     if recipe.score is not None:
-        measured["accuracy"] = recipe.score(computing, held_out).mean()
+        counts = share.held_out_filled.astype(jnp.float32)
+        measured["accuracy"] = mean(recipe.score(computing, share.held_out) * counts, counts)
     return measured
 
 
-def one(recipe: Recipe, data: Data, state: State, i: jax.Array) -> tuple[State, dict[str, jax.Array]]:
+def one(recipe: Recipe, share: Share, data: Data, state: State, i: jax.Array) -> tuple[State, dict[str, jax.Array]]:
     """Update number i of the stream, and its row of the record."""
     batch_size = data.stream.shape[0] // data.rates.shape[0]
     order = lax.dynamic_slice_in_dim(data.stream, i * batch_size, batch_size)
-    examples = Examples(data.train, order[data.rows], data.filled)
+    examples = Examples(data.train, order[share.rows], share.filled)
     after, row, _ = update(recipe, data.numbers, data.rates[state.applied - data.applied], state, examples)
     return after, row
 
 
-def blank(recipe: Recipe, state: State, data: Data, slots: int) -> Tape:
+def blank(recipe: Recipe, slots: int, state: State, share: Share, data: Data) -> Tape:
     """A tape with nothing on it, of the shapes the program writes."""
     updates = len(data.rates)
-    row = jax.eval_shape(functools.partial(one, recipe, data), state, jnp.int32(0))[1]
-    measured = jax.eval_shape(functools.partial(measure, recipe), state.params, data.held_out)
+    row = jax.eval_shape(functools.partial(one, recipe, share, data), state, jnp.int32(0))[1]
+    measured = jax.eval_shape(functools.partial(measure, recipe), state, share)
     return Tape(
         {name: jnp.zeros(updates, kind.dtype) for name, kind in row.items()},
         {name: jnp.zeros(updates // BLOCK, kind.dtype) for name, kind in measured.items()},
@@ -100,7 +115,9 @@ def blank(recipe: Recipe, state: State, data: Data, slots: int) -> Tape:
     )
 
 
-def train(recipe: Recipe, state: State, tape: Tape, data: Data, first: jax.Array, last: jax.Array):
+def train(
+    recipe: Recipe, state: State, tape: Tape, share: Share, data: Data, first: jax.Array, last: jax.Array
+):  # fmt: skip
     """Updates first to last - 1 of the stream; a block may be left and entered again at any of its updates."""
     TRACES[recipe] += 1
     not_kept = jax.tree.leaves(tape.snapshots)[0].shape[0] - 1
@@ -109,7 +126,7 @@ def train(recipe: Recipe, state: State, tape: Tape, data: Data, first: jax.Array
     def begin(k, tape: Tape, state: State) -> Tape:
         """What is done before the first update of a block: measure the held-out examples, keep the state."""
         slot = jnp.where(k % data.stride == 0, k // data.stride, not_kept)
-        measured = measure(recipe, state.params, data.held_out)
+        measured = measure(recipe, state, share)
         return tape._replace(
             held_out={name: column.at[k].set(measured[name]) for name, column in tape.held_out.items()},
             snapshots=jax.tree.map(lambda kept, now: kept.at[slot].set(now), tape.snapshots, state),
@@ -117,7 +134,7 @@ def train(recipe: Recipe, state: State, tape: Tape, data: Data, first: jax.Array
 
     def one_or_none(state, i):
         done = (first <= i) & (i < last)
-        return lax.cond(done, lambda s: one(recipe, data, s, i), lambda s: (s, nothing), state)
+        return lax.cond(done, lambda s: one(recipe, share, data, s, i), lambda s: (s, nothing), state)
 
     def block(k, carry):
         state, tape = carry
@@ -135,10 +152,15 @@ def train(recipe: Recipe, state: State, tape: Tape, data: Data, first: jax.Array
 
 
 @functools.lru_cache(maxsize=128)
-def program(recipe: Recipe) -> Program:
-    """The program of a recipe; jit compiles it once for each set of array shapes."""
+def program(recipe: Recipe, slots: int) -> Program:
+    """The program of a recipe that keeps so many states; it is compiled once for each set of array shapes."""
+
+    def over(function, split, arguments, donate=()):
+        part = functools.partial(function, recipe)
+        return devices.over(part, recipe.devices, recipe.parallel, split, arguments, donate)
+
     return Program(
-        jax.jit(functools.partial(train, recipe), donate_argnums=(0, 1), compiler_options=EXACTLY),
-        jax.jit(functools.partial(blank, recipe), static_argnums=2),
-        jax.jit(functools.partial(measure, recipe), compiler_options=EXACTLY),
+        over(train, (0, 1, 2), 6, (0, 1)),
+        over(lambda recipe, *given: blank(recipe, slots, *given), (0, 1), 3),
+        over(measure, (0, 1), 2),
     )

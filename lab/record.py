@@ -21,13 +21,21 @@ COLUMNS = {
     "skipped": "whether the update was left out because its gradient was not finite",
     "unmoved": "share of the parameters p with an update u that is not 0 and yet p + u == p",
     "finite": "whether loss, gradient and update were finite numbers",
+    "spread": "largest relative difference of one parameter between devices, after the update",
+    "device_loss": "mean loss of each device's own examples [devices]",
+    "device_grad_norm": "norm of each device's own gradient, before any clip and the device reduction [devices]",
+    "device_cosine": "cosine of each device's own gradient to the one reduced over all of them [devices]",
     "accuracy": "share of examples predicted right",
 }
 """What each column holds."""
 
 
+OF_DEVICES = ("device_loss", "device_grad_norm", "device_cosine")
+"""Columns with one entry a device [s, d]; only where there are several."""
+
+
 class Record(Mapping[str, np.ndarray]):
-    """Columns by name, all of one length."""
+    """Columns by name, all of one length [s] or [s, d]."""
 
     def __init__(self, columns: Mapping[str, np.ndarray]):
         self._columns = dict(columns)
@@ -49,8 +57,11 @@ class Record(Mapping[str, np.ndarray]):
         """The columns as CSV with a header line; floats so that they read back exactly."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self)
-        writer.writerows(zip(*(column.tolist() for column in self.values()), strict=True))
+        flat: dict[str, np.ndarray] = {}
+        for name, column in self.items():
+            flat |= {name: column} if column.ndim == 1 else {f"{name}_{d}": c for d, c in enumerate(column.T)}
+        writer.writerow(flat)
+        writer.writerows(zip(*(column.tolist() for column in flat.values()), strict=True))
         return out.getvalue()
 
 

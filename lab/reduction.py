@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 
 def contribution(reduction: str, sums: Any, weight: jax.Array) -> Any:
@@ -42,3 +43,20 @@ def finish(reduction: str, totals: Any, weight: jax.Array, microbatches: int) ->
     """The accumulated totals as objective and gradient."""
     by = divisor(reduction, weight, microbatches)
     return jax.tree.map(lambda x: x / by.astype(x.dtype), totals)
+
+
+def over_devices(kind: str, reduction: str, totals: Any, weight: jax.Array, microbatches: int, axis: str | None) -> Any:
+    """The totals of every device as one objective and gradient; `axis` names the device axis, None for one device.
+
+    global  the totals and weights of all devices added, then divided
+    mean    every device divides its own, then the mean over devices
+    sum     every device divides its own, then their sum
+    none    every device divides its own and keeps it
+    """
+    if axis is None:
+        return finish(reduction, totals, weight, microbatches)
+    if kind == "global":
+        everything, all_weight = lax.psum((totals, weight), axis)
+        return finish(reduction, everything, all_weight, microbatches * lax.axis_size(axis))
+    own = finish(reduction, totals, weight, microbatches)
+    return {"mean": lax.pmean, "sum": lax.psum, "none": lambda tree, axis: tree}[kind](own, axis)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lab import batches, reference
 from lab.choices import DTYPES
-from lab.microscope import Inputs
+from lab.microscope import Inputs, first_of
 from lab.precision import EXACTLY, add, cast
 from lab.step import Examples, Recipe, State, backward
 
@@ -63,18 +63,18 @@ def measure(inputs: Inputs, state: State) -> Rounding:
 
     The pieces' gradients are float32, so that only the accumulator rounds.
     """
-    recipe, data = inputs.recipe, inputs.examples.data
+    recipe, data, params = inputs.recipe, inputs.examples.data, first_of(state).params
     rows = np.asarray(inputs.examples.rows)[np.asarray(inputs.examples.filled)]
     layout = batches.deal(len(rows), min(PIECES, len(rows)), None)
     number = len(layout.rows)
     counts = 2 ** np.arange(number.bit_length())
     last = [np.linspace(0, number, count + 1).astype(int)[1:] - 1 for count in counts]
     ends = np.stack([np.isin(np.arange(number), ending) for ending in last], axis=1)
-    full, weight = reference.gradient(recipe.loss, state.params, {k: np.asarray(v)[rows] for k, v in data.items()})
+    full, weight = reference.gradient(recipe.loss, params, {k: np.asarray(v)[rows] for k, v in data.items()})
     listed = np.unique(np.linspace(0, len(full) - 1, min(len(full), COORDINATES)).astype(int))
     pieces = Examples(data, jnp.asarray(rows[layout.rows]), jnp.asarray(layout.filled))
     found = jax.device_get(
-        _totals(recipe)(cast(state.params, jnp.float32), pieces, jnp.asarray(ends), jnp.asarray(listed, jnp.int32))
+        _totals(recipe)(cast(params, jnp.float32), pieces, jnp.asarray(ends), jnp.asarray(listed, jnp.int32))
     )
     sums = full[listed] * weight
     with np.errstate(all="ignore"):

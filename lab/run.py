@@ -13,7 +13,7 @@ from lab.bar import bar
 from lab.census import Census
 from lab.plan import Plan
 from lab.program import BLOCK
-from lab.record import COLUMNS, Record, join
+from lab.record import COLUMNS, OF_DEVICES, Record, join
 from lab.rounding import Rounding
 from lab.settings import Settings
 from lab.step import State
@@ -44,7 +44,7 @@ class Run:
         record: one entry an update, see `lab.record.COLUMNS`.
         held_out: step, loss and accuracy of the held-out examples before every 16th update and after the last;
             no entries where the task holds none out.
-        params: the parameters after the last update.
+        params: the parameters after the last update, of the first device.
         seconds: `compile`, `run` and `per_update`, in seconds.
         stopped: whether it was stopped before its last update.
     """
@@ -56,10 +56,10 @@ class Run:
         self.record = training.record()
         self.held_out = training.held_out()
         if len(self.held_out) > 1:
-            last = self._plan.program.measure(training.state.params, self._plan.held_out)
-            entry = {name: np.array(value)[None] for name, value in last.items()}
+            last = self._plan.program.measure(training.state, self._plan.share)
+            entry = {name: np.array(value)[:1] for name, value in last.items()}
             self.held_out = join([self.held_out, Record({"step": np.array([training.step]), **entry})])
-        self.params: Params = jax.tree.map(np.asarray, training.state.params)
+        self.params: Params = jax.tree.map(lambda leaf: np.asarray(leaf)[0], training.state.params)
         self.seconds = training.seconds()
         self.stopped = not training.done
 
@@ -74,6 +74,7 @@ class Run:
         flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(self.params)])
         final: dict[str, Any] = {"loss": float(self.record["loss"][-1])}
         final |= {f"held_out_{name}": float(column[-1]) for name, column in self.held_out.items() if name != "step"}
+        final["spread"] = float(self.record["spread"][-1]) if "spread" in self.record else 0.0
         return final | ({"params": flat} if len(flat) <= microscope.LISTED else {})
 
     def at(self, step: int) -> microscope.Update:
@@ -96,11 +97,15 @@ class Run:
         """What an update reads."""
         if not 0 <= step < self.record.length:
             raise ValueError(f"step={step}: this run has updates 0 to {self.record.length - 1}")
-        state = self.state(step)
-        return self._plan.inputs(step, state), state
+        states = self._states(step)
+        return self._plan.inputs(step, states), states
 
-    def state(self, step: int) -> State:
-        """The state before update `step`, bit-identical to what it was, replayed from the nearest snapshot."""
+    def state(self, step: int, device: int = 0) -> State:
+        """The state of one device before update `step`, bit-identical to what it was, by replay."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[device], self._states(step))
+
+    def _states(self, step: int) -> State:
+        """The states of all devices before update `step` [d, ...]."""
         saved = max(start for start in self._snapshots if start <= step)
         return self._plan.replay(self._snapshots[saved], saved, step)
 
@@ -110,13 +115,13 @@ class Training:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self.state = jax.tree.map(jnp.array, plan.start)
+        self.state = jax.tree.map(jnp.copy, plan.start)
         self._snapshots: dict[int, State] = {}
         self._window, self._offset, self._seconds, self._chunk = 0, 0, 0.0, 1
         self._records: list[Record] = []
         self._held_out: list[Record] = []
         began = time.perf_counter()
-        self._data = plan.data(0, plan.start.applied)
+        self._data = plan.data(0, plan.start)
         self._tape = plan.blank(self._data)
         self.state, self._tape = plan.train(self.state, self._tape, self._data, 0, 0)
         self._compile_seconds = time.perf_counter() - began
@@ -152,14 +157,14 @@ class Training:
         self._records, self._held_out = [*self._records, self._columns()], [*self._held_out, self._measured()]
         self._snapshots = self.snapshots()
         self._window, self._offset = self._window + 1, 0
-        self._data = self.plan.data(self._window, jnp.array(self.state.applied))
+        self._data = self.plan.data(self._window, self.state)
 
     def snapshots(self) -> dict[int, State]:
         """The states kept so far, by the update they precede."""
         first = self._window * self.plan.window
         steps = [step for step in self.plan.snapshot_steps(self._window) if step < self._offset]
-        slots = jax.device_get(jax.tree.map(lambda leaf: leaf[: len(steps)], self._tape.snapshots))
-        states = [jax.tree.map(lambda leaf, slot=slot: leaf[slot], slots) for slot in range(len(steps))]
+        slots = jax.device_get(jax.tree.map(lambda leaf: leaf[:, : len(steps)], self._tape.snapshots))
+        states = [jax.tree.map(lambda leaf, slot=slot: leaf[:, slot], slots) for slot in range(len(steps))]
         return self._snapshots | {first + step: state for step, state in zip(steps, states, strict=True)}
 
     def _columns(self) -> Record:
@@ -167,14 +172,15 @@ class Training:
         first = self._window * self.plan.window
         steps = np.arange(first, first + self._offset)
         tape = self._tape.columns
-        columns = {name: np.array(tape[name])[: self._offset] for name in COLUMNS if name in tape}
+        columns = {name: np.array(tape[name])[:, : self._offset] for name in COLUMNS if name in tape}
+        columns = {name: rows.T if name in OF_DEVICES else rows[0] for name, rows in columns.items()}
         return Record({"step": steps, **columns})
 
     def _measured(self) -> Record:
         """The held-out measurements of this window so far."""
         steps = self._window * self.plan.window + np.arange(0, self._offset, BLOCK)
         tape = self._tape.held_out
-        columns = {name: np.array(tape[name])[: len(steps)] for name in COLUMNS if name in tape}
+        columns = {name: np.array(tape[name])[0, : len(steps)] for name in COLUMNS if name in tape}
         return Record({"step": steps if columns else steps[:0], **columns})
 
     def record(self) -> Record:
@@ -199,8 +205,8 @@ class Training:
         return Progress(
             step=self.step,
             steps=steps,
-            loss=float(self._tape.columns["loss"][row]),
-            learning_rate=float(self._tape.columns["learning_rate"][row]),
+            loss=float(self._tape.columns["loss"][0, row]),
+            learning_rate=float(self._tape.columns["learning_rate"][0, row]),
             seconds=self._seconds,
             remaining=self._seconds / self.step * (steps - self.step),
             record=self.record,

@@ -18,10 +18,13 @@ from lab.choices import (
     CLIP_PLACES,
     CLIPS,
     DECAYED,
+    DEVICE_REDUCTIONS,
     DTYPES,
     LOSS_SCALINGS,
+    MOST_DEVICES,
     MOST_MICROBATCHES,
     OPTIMIZERS,
+    PARALLEL,
     REDUCTIONS,
     REPEATED,
     SAMPLED,
@@ -92,7 +95,7 @@ class Settings:
         structure=True,
     )  # fmt: skip
     microbatches: int = key(
-        8, "batch", "Pieces the batch is cut into; the gradient is taken piece by piece and accumulated.",
+        8, "batch", "Pieces each device's share of the batch is cut into; the gradient is taken piece by piece.",
         low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4}, structure=True,
     )  # fmt: skip
     reduction: str = key(
@@ -166,8 +169,8 @@ class Settings:
     )  # fmt: skip
     clip_at: str = key(
         "update", "clipping",
-        "Where the clip stands: on the reduced gradient (update, right), on every microbatch's own, or on the reduced "
-        "gradient while it still carries the loss scale (scaled, the usual bug of mixed precision).",
+        "Where the clip stands: on the reduced gradient (update, right), on every microbatch's own, on every "
+        "device's own, or on the reduced gradient while it still carries the loss scale (scaled, the usual bug).",
         choices=CLIP_PLACES, used=lambda s: s.clip != "none", structure=True,
     )  # fmt: skip
 
@@ -198,6 +201,23 @@ class Settings:
         by_task={"scalar": 5, "hand": 3}, used=lambda s: s.loss_scaling == "dynamic",
     )  # fmt: skip
 
+    devices: int = key(
+        1, "devices", "Devices that train together, each on its own share of the batch in its own microbatches.",
+        low=1, high=MOST_DEVICES, structure=True,
+    )  # fmt: skip
+    device_reduction: str = key(
+        "global", "devices",
+        "How the devices' gradients become one. global: sum of sums / all examples (right). mean: the mean of the "
+        "devices' means, right only if all hold the same weight. sum: their sum, as many times too long as there are "
+        "devices. none: forgotten; every device trains on its own.",
+        choices=DEVICE_REDUCTIONS, structure=True, used=lambda s: s.devices > 1,
+    )  # fmt: skip
+    parallel: str = key(
+        "pmap", "devices",
+        "How JAX runs the devices: pmap, shard_map, or auto (one program over sharded arrays). The numbers agree.",
+        choices=PARALLEL, structure=True, used=lambda s: s.devices > 1,
+    )  # fmt: skip
+
     steps: int = key(
         300, "run", "Updates in the run.", low=1, high=200_000,
         by_task={"scalar": 20, "hand": 10, "linear": 200},
@@ -213,8 +233,8 @@ class Settings:
         return super().__new__(cls)
 
     def __post_init__(self):
-        for name, field in KEYS.items():
-            given = getattr(self, name)
+        for name in sorted(KEYS, key=lambda name: name not in FIRST):
+            given, field = getattr(self, name), KEYS[name]
             if given is None:
                 value = self._default(name)
             else:
@@ -226,7 +246,7 @@ class Settings:
         if name == "task":
             return about_key(name).default
         if name == "microbatches" and self.task == "hand":
-            return len(parse_gradients(self.gradients))
+            return max(1, len(parse_gradients(self.gradients)) // self.devices)
         if name == "batch_size" and self.task == "hand":
             return sum(len(group) for group in parse_gradients(self.gradients))
         if name == "batch_size" and self.task == "scalar":
@@ -344,6 +364,9 @@ def about_key(name: str) -> Key:
     """What is known of the setting `name`."""
     return KEYS[name].metadata["key"]
 
+
+FIRST = ("task", "devices")
+"""Settings that the defaults of others follow from."""
 
 KEYS: dict[str, dataclasses.Field] = {field.name: field for field in dataclasses.fields(Settings)}
 """Every setting in the order it is shown."""

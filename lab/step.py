@@ -1,5 +1,6 @@
 """One update, in the order things happen: scale, backward, accumulate, reduce, unscale, clip, update.
 
+Written for one device; with several, each runs it on its own share and they meet where `recipe.axis` is named.
 Shapes: m microbatches, b places in a microbatch, n examples in the data.
 """
 
@@ -11,7 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from lab import optimizers, reduction, scaling
-from lab.clipping import CLIPS, norm, shortened
+from lab.clipping import CLIPS, cosine, norm, shortened
+from lab.devices import AXIS
 from lab.precision import add, cast, cast_like
 from lab.scaling import Scale
 from lab.task import Batch, Params
@@ -29,6 +31,14 @@ class Recipe(NamedTuple):
     clip_at: str
     compute_dtype: str
     loss_scaling: str
+    devices: int
+    device_reduction: str
+    parallel: str
+
+    @property
+    def axis(self) -> str | None:
+        """The name of the device axis; None where there is one device."""
+        return AXIS if self.devices > 1 else None
 
 
 class State(NamedTuple):
@@ -89,7 +99,8 @@ def clips_microbatches(recipe: Recipe) -> bool:
 def stages(recipe: Recipe) -> tuple[str, ...]:
     """What the gradient goes through once it is accumulated, in the order the settings put it."""
     between = ("clip", "unscale") if recipe.clip_at == "scaled" else ("unscale", "clip")
-    return ("accumulate", "reduce_microbatches", *between, "optimizer", "learning_rate", "update")
+    reduced = ("reduce_microbatches", "reduce_devices") if recipe.axis else ("reduce_microbatches",)
+    return ("accumulate", *reduced, *between, "optimizer", "learning_rate", "update")
 
 
 def backward(recipe: Recipe, params: Params, scale: jax.Array, examples: Examples) -> tuple[jax.Array, jax.Array, Any]:
@@ -109,10 +120,8 @@ def backward(recipe: Recipe, params: Params, scale: jax.Array, examples: Example
     return loss, weight, gradient
 
 
-def clip_microbatch(
-    recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, by: jax.Array
-) -> tuple[Any, jax.Array]:
-    """Clip a microbatch's own gradient: what it is after division by `by` []."""
+def clip_own(recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, by: jax.Array) -> tuple[Any, jax.Array]:
+    """Clip the own gradient of a microbatch or a device: what it is after division by `by` []."""
     own = jax.tree.map(lambda g: g.astype(jnp.float32) / by, gradient)
     clipped = CLIPS[recipe.clip](own, params, numbers.clip_threshold)
     return cast_like(jax.tree.map(lambda g: g * by, clipped), gradient), shortened(own, clipped)
@@ -128,6 +137,19 @@ def unmoved(params: Params, applied: Any, after: Params) -> jax.Array:
     stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q)).sum(), params, applied, after)
     number = sum(p.size for p in jax.tree.leaves(params))
     return jnp.stack(jax.tree.leaves(stuck)).sum().astype(jnp.float32) / number
+
+
+def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
+    """Whether it holds on every device, bool []."""
+    return lax.psum((~holds).astype(jnp.int32), axis) == 0 if axis else holds
+
+
+def spread(params: Params, axis: str) -> jax.Array:
+    """The largest relative difference of one parameter between devices, float32 []; 0 where all agree."""
+    flat = jnp.concatenate([jnp.ravel(p).astype(jnp.float32) for p in jax.tree.leaves(params)])
+    high, minus_low = lax.pmax((flat, -flat), axis)
+    size = jnp.maximum(jnp.abs(high), jnp.abs(minus_low))
+    return jnp.where(high == -minus_low, 0, (high + minus_low) / jnp.where(size == 0, 1, size)).max()
 
 
 def update(
@@ -162,7 +184,7 @@ def update(
         if at_microbatch:
             unclipped = add(totals.unclipped, adds)
             by = scale * reduction.own_divisor(recipe.reduction, weight)
-            shorter, touched = clip_microbatch(recipe, numbers, params, gradient, by)
+            shorter, touched = clip_own(recipe, numbers, params, gradient, by)
             clipped = touched.astype(jnp.float32)
             adds = reduction.contribution(recipe.reduction, shorter, weight)
         accumulator = add(totals.accumulator, adds)
@@ -180,26 +202,35 @@ def update(
     nothing = Totals(empty, zeros(params, jnp.float32) if at_microbatch else (), *[jnp.float32(0)] * 4)
     totals, watched = lax.scan(accumulate, nothing, (examples.rows, examples.filled))
 
-    def finish(total):
-        return reduction.finish(recipe.reduction, total, totals.weight, microbatches)
+    def reduce(total, kind=recipe.device_reduction):
+        return reduction.over_devices(kind, recipe.reduction, total, totals.weight, microbatches, recipe.axis)
 
     def unscale(gradient):
         return jax.tree.map(lambda g: g / scale, gradient)
 
     # From here to the optimizer everything is float32, whatever the accumulator was.
-    reduced = finish(cast(totals.accumulator, jnp.float32))
+    own = cast(totals.accumulator, jnp.float32)
+    before_reduction, touched = own, totals.clipped / microbatches
+    if recipe.clip != "none" and recipe.clip_at == "device":
+        by = scale * reduction.divisor(recipe.reduction, totals.weight, microbatches)
+        own, shorter = clip_own(recipe, numbers, params, own, by)
+        touched = shorter.astype(jnp.float32)
+    unclipped = totals.unclipped if at_microbatch else before_reduction
+    reduced = reduce(own)
     if recipe.clip_at == "scaled":
         clip_sees = reduced
         clipped = clip(reduced, params, numbers.clip_threshold)
         between = (clipped, unscale(clipped))
     else:
         clip_sees = unscale(reduced)
-        clipped = clip_sees if at_microbatch else clip(clip_sees, params, numbers.clip_threshold)
+        clipped = clip(clip_sees, params, numbers.clip_threshold) if recipe.clip_at == "update" else clip_sees
         between = (clip_sees, clipped)
+    if recipe.clip_at in ("update", "scaled"):
+        touched = shortened(clip_sees, clipped).astype(jnp.float32)
     gradient = between[-1]
-    before_clip = norm(unscale(finish(totals.unclipped)) if at_microbatch else unscale(reduced))
+    before_clip = norm(unscale(reduce(unclipped)))
     after_clip = norm(gradient) if recipe.clip != "none" else before_clip
-    finite = jnp.isfinite(before_clip) & jnp.isfinite(after_clip)
+    finite = everywhere(jnp.isfinite(before_clip) & jnp.isfinite(after_clip), recipe.axis)
     skipped = scaling.skips(recipe.loss_scaling, finite)
 
     def unless_skipped(new, old):
@@ -217,20 +248,28 @@ def update(
         applied=state.applied + (~skipped).astype(jnp.int32),
     )
 
-    loss = reduction.finish("mean", totals.loss, totals.weight, microbatches)
-    touched = totals.clipped / microbatches if at_microbatch else shortened(clip_sees, clipped).astype(jnp.float32)
+    loss = reduction.over_devices("global", "mean", totals.loss, totals.weight, microbatches, recipe.axis)
     row = {
         "loss": loss,
-        "objective": finish(totals.objective),
+        "objective": reduce(totals.objective),
         "learning_rate": rate,
         "grad_norm": before_clip,
         "clipped_grad_norm": after_clip,
-        "clipped": touched,
+        "clipped": lax.pmean(touched, recipe.axis) if recipe.axis else touched,
         "update_norm": norm(applied),
         "loss_scale": scale,
         "skipped": skipped,
         "unmoved": unmoved(params, applied, after.params),
-        "finite": jnp.isfinite(loss) & finite & jnp.isfinite(norm(applied)),
+        "finite": finite & everywhere(jnp.isfinite(loss) & jnp.isfinite(norm(applied)), recipe.axis),
     }
-    passed = (totals.accumulator, reduced, *between, direction, applied, after.params)
+    if recipe.axis:
+        mine = unscale(reduction.finish(recipe.reduction, before_reduction, totals.weight, microbatches))
+        row |= {
+            "spread": spread(after.params, recipe.axis),
+            "device_loss": reduction.finish("mean", totals.loss, totals.weight, microbatches),
+            "device_grad_norm": norm(mine),
+            "device_cosine": cosine(mine, unscale(reduce(before_reduction, "global"))),
+        }
+    shared = [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
+    passed = (totals.accumulator, *shared, reduced, *between, direction, applied, after.params)
     return after, row, Seen(watched, unscale(reduced), passed)

@@ -3,6 +3,8 @@
 import hypothesis
 import jax
 
+import lab.devices  # noqa: F401  # asks for the simulated devices before any test can start JAX
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -8,6 +8,7 @@ import pytest
 
 from lab import Settings, fit
 from lab.findings import of_update
+from lab.microscope import all_microbatches, first_of
 from lab.plan import Plan
 from lab.step import update
 
@@ -53,9 +54,9 @@ def test_what_the_accumulator_lost_is_said_with_the_cure():
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_the_carry_of_the_scan_really_has_that_format(dtype):
     plan = Plan(Settings(task="scalar", accumulator_dtype=dtype, steps=1))
-    inputs = plan.inputs(0, plan.start)
-    traced = jax.make_jaxpr(lambda state: update(inputs.recipe, inputs.numbers, inputs.rate, state, inputs.examples)[0])
-    (scan,) = [eqn for eqn in traced(plan.start).eqns if eqn.primitive.name == "scan"]
+    inputs, examples = plan.inputs(0, plan.start), all_microbatches(plan.inputs(0, plan.start).examples)
+    traced = jax.make_jaxpr(lambda state: update(inputs.recipe, inputs.numbers, inputs.rate, state, examples)[0])
+    (scan,) = [eqn for eqn in traced(first_of(plan.start)).eqns if eqn.primitive.name == "scan"]
     assert scan.outvars[0].aval.dtype == jnp.dtype(dtype)
 
 

@@ -10,6 +10,7 @@ from lab import Settings, fit
 from lab.choices import DTYPES, OPTIMIZERS
 from lab.diagnosis import diagnose
 from lab.findings import of_run
+from lab.microscope import all_microbatches, first_of
 from lab.plan import Plan
 from lab.precision import format_of
 from lab.step import update
@@ -76,21 +77,22 @@ def test_a_run_is_what_numpy_computes_in_those_formats(compute_dtype, param_dtyp
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_program_computes_in_the_formats_that_were_asked_for(compute_dtype, param_dtype, optimizer):
     plan = Plan(Settings(compute_dtype=compute_dtype, param_dtype=param_dtype, optimizer=optimizer, steps=1))
-    inputs = plan.inputs(0, plan.start)
+    inputs, start = plan.inputs(0, plan.start), first_of(plan.start)
+    examples = all_microbatches(inputs.examples)
 
     def step(state):
-        return update(inputs.recipe, inputs.numbers, inputs.rate, state, inputs.examples)
+        return update(inputs.recipe, inputs.numbers, inputs.rate, state, examples)
 
-    jaxpr = jax.make_jaxpr(step)(plan.start)
+    jaxpr = jax.make_jaxpr(step)(start)
     products = [eqn for eqn in equations(jaxpr.jaxpr) if eqn.primitive.name == "dot_general"]
     assert len(products) == 8, "three layers forwards, three weights and two layers backwards"
     for product in products:
         dtypes = {str(v.aval.dtype) for v in (*product.invars, *product.outvars)}
         assert dtypes == {compute_dtype}
-    after, _, seen = jax.eval_shape(step, plan.start)
+    after, _, seen = jax.eval_shape(step, start)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(after.params)} == {param_dtype}
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(after.optimizer) if leaf.dtype != jnp.int32} <= {param_dtype}
-    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, plan.start)
+    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, start)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(seen.reduced)} == {"float32"}
 
 
@@ -108,9 +110,9 @@ def equations(jaxpr):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_the_compiled_program_multiplies_in_the_format_too(dtype):
     plan = Plan(Settings(compute_dtype=dtype, steps=1))
-    inputs = plan.inputs(0, plan.start)
-    lowered = jax.jit(lambda s: update(inputs.recipe, inputs.numbers, inputs.rate, s, inputs.examples)).lower(
-        plan.start
+    inputs, examples = plan.inputs(0, plan.start), all_microbatches(plan.inputs(0, plan.start).examples)
+    lowered = jax.jit(lambda s: update(inputs.recipe, inputs.numbers, inputs.rate, s, examples)).lower(
+        first_of(plan.start)
     )
     short = {"float16": "f16", "bfloat16": "bf16"}[dtype]
     products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]
@@ -142,7 +144,7 @@ def test_small_gradients_become_zero_in_float16_and_a_scale_keeps_them():
 
 def test_a_sum_beyond_float16_overflows_where_the_mean_would_fit():
     run = hand("60000/60000", accumulator_dtype="float16")
-    assert run.at(0).broke == ("accumulate", "w", 1)
+    assert run.at(0).broke == ("accumulate", "w", 1, 0)
     assert float(hand("60000/60000").at(0).stages["reduce_microbatches"].values[0]) == 60000
     told = diagnose(run)
     assert told is not None
@@ -196,7 +198,7 @@ def test_adam_with_float16_parameters_divides_by_zero_and_says_so(gradient, wron
     run = hand(gradient, param_dtype="float16", **keys)
     np.testing.assert_equal(float(run.params["w"][0]), wrong)
     assert run.record["finite"].tolist() == [False]
-    assert run.at(0).broke == ("optimizer", "w", None)
+    assert run.at(0).broke == ("optimizer", "w", None, 0)
     told = diagnose(run)
     assert told is not None
     assert "First not finite in update 0, in the optimizer, tensor w" in told.text
@@ -222,10 +224,10 @@ def test_adam_with_bfloat16_parameters_starts_right_and_never_forgets():
 def test_a_break_is_found_in_the_update_that_made_it():
     run = fit(Settings(param_dtype="float16", steps=5))
     assert run.record["finite"].tolist() == [False] * 5
-    assert run.at(0).broke == ("optimizer", "0.bias", None)
-    assert run.at(1).broke == ("before", "0.bias", None)
+    assert run.at(0).broke == ("optimizer", "0.bias", None, 0)
+    assert run.at(1).broke == ("before", "0.bias", None, 0)
     forward = hand("1e30", w="1e30", steps=3)
-    assert forward.at(0).broke == ("loss", None, 0)
+    assert forward.at(0).broke == ("loss", None, 0, 0)
     typed = diagnose(hand("1/nan"))
     assert typed is not None
     assert "numbers typed" in typed.text

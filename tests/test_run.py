@@ -88,7 +88,7 @@ def test_any_state_is_what_a_run_of_that_length_ended_in(task, step):
     run, training = fit(settings_of(task)), Training(Plan(settings_of(task)))
     if step:
         training.advance(step)
-    assert_same(run.state(step), jax.tree.map(np.asarray, training.state))
+    assert_same(run.state(step), jax.tree.map(lambda leaf: np.asarray(leaf)[0], training.state))
 
 
 @pytest.mark.parametrize("task", RUNS)

@@ -58,7 +58,7 @@ def test_an_overflow_skips_the_update_and_halves_the_scale():
     assert record["loss"].tolist() == [10 * (1 - 5 * k) for k in (0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6, 7)]
     opened = run.at(2)
     assert opened.skipped
-    assert opened.broke == ("backward", "w", 0)
+    assert opened.broke == ("backward", "w", 0, 0)
     assert opened.applied.values.tolist() == [0]
     assert opened.stages["update"].values.tolist() == [1]
     (finding,) = [f for f in of_run(run) if "skipped" in f.text]
@@ -106,7 +106,7 @@ def test_the_scale_is_one_number_for_all_microbatches_of_an_update():
     )  # fmt: skip
     assert run.record["loss_scale"].tolist() == [4, 2, 1, 1]
     assert [float(m.adds.values[0]) for m in run.at(1).microbatches] == [2, 4, np.inf, 2]
-    assert run.at(1).broke == ("backward", "w", 2)
+    assert run.at(1).broke == ("backward", "w", 2, 0)
 
 
 def test_a_power_of_two_changes_nothing_in_float32():
