@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app import words
-from lab.choices import SAMPLED, TASKS
+from lab.choices import MOST_DEVICES, SAMPLED, TASKS
 from lab.comparison import other_side
 from lab.key import Key, SettingsError, scale_text, text_of
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
@@ -24,6 +24,7 @@ SCALES: dict[str, list[float]] = {
     "weight_decay": [0, 0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1],
     "clip_threshold": [float(f"{m}e{e}") for e in range(-3, 2) for m in (1, 2, 5)] + [100.0],
     "loss_scale": [2.0**power for power in range(-24, 25)],
+    "devices": list(range(1, MOST_DEVICES + 1)),
     "growth_interval": [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
     "noise": [0, 0.01, 0.03, 0.1, 0.3, 1, 3],
     "decay_rate": [0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1],

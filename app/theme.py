@@ -12,6 +12,13 @@ REFERENCE = "#7F7F7F"
 ON_BAR = "#FFFFFF"
 """Text inside a bar."""
 
+APART_TO_SAME = [[0, "#EFA77A"], [0.5, "#F4F4F4"], [1, "#7FB9DA"]]
+"""Cosines from -1 to 1 on a heatmap, light on any page."""
+NONE_TO_ALL = [[0, "#F4F4F4"], [1, "#7FB9DA"]]
+"""Counts from 0 on a heatmap."""
+ON_HEAT = "#111111"
+"""Text on a heatmap."""
+
 LINE = {"color": YOURS, "width": 2}
 DASHED = {"color": YOURS, "width": 1.5, "dash": "dash"}
 OTHER = {"color": COMPARED, "width": 2, "dash": "dashdot"}

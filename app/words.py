@@ -25,6 +25,7 @@ GROUPS = {
     "optimizer": "Optimizer",
     "clipping": "Clipping",
     "precision": "Precision",
+    "devices": "Devices",
     "run": "Run",
 }
 
@@ -49,6 +50,8 @@ LABELS = {
     "loss_scaling": "loss scaling",
     "loss_scale": "loss scale",
     "growth_interval": "growth interval",
+    "device_reduction": "device reduction",
+    "parallel": "run by",
     "steps": "updates",
 }
 
@@ -57,7 +60,9 @@ COMPILES = "Changing this compiles a new program, about a second the first time.
 EXACT = "Any setting, exactly"
 EXACT_HELP = "KEY=VALUE words, as on the command line and in the address: microbatches=7 learning_rate=3e-4"
 MICROSCOPE = "One update under the microscope"
-VIEWS = {"accumulator": "Accumulator", "precision": "Precision"}
+VIEWS = {"accumulator": "Accumulator", "precision": "Precision", "devices": "Devices"}
+ONE_DEVICE = "This run uses one device. Choose more under Devices to see whether they agree."
+RUNS_ON = "Runs on {devices}."
 TRY = "Try {words}"
 WAITING = "Compiling this kind of program; the first time takes about a second…"
 TRAINING = "update {step:,} of {steps:,} · loss {loss} · {seconds} s, about {remaining} s left"
@@ -82,6 +87,10 @@ def compared_with(settings: Settings) -> dict[str, str]:
     if settings.task != "hand" and settings.microbatches > 1:
         offered["microbatches=1 reduction=mean"] = "the full batch at once (microbatches=1 reduction=mean)"
     offered |= {f"reduction={name}": f"reduction={name}" for name in REDUCTIONS if name != settings.reduction}
+    if settings.devices > 1 and settings.task != "hand":
+        offered["devices=1"] = "one device (devices=1)"
+    if settings.devices > 1 and settings.device_reduction != "global":
+        offered["device_reduction=global"] = "devices reduced right (device_reduction=global)"
     formats = ("param_dtype", "compute_dtype", "accumulator_dtype")
     coarse = [name for name in formats if getattr(settings, name) != "float32"]
     if coarse:

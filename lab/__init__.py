@@ -9,10 +9,10 @@
     schedules: the parts of an update         program     the compiled program
     exercise  the classic exercise            comparison  two settings, trained in step
     precision, scaling: number formats        census, rounding: what they cost one update
-    diagnosis what broke first, and why       choices, consistency: what settings may be
-    cli, bar  the command line
+    devices   pmap, shard_map, one program    choices, consistency: what settings may be
+    diagnosis what broke first, and why       cli, bar    the command line
 
-Shapes, everywhere: s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
+Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
 p parameters. Names are imported when first used, so that settings can be read without loading JAX.
 """
 

@@ -19,7 +19,7 @@ BEARABLE = 1e-3
 
 
 class Census(NamedTuple):
-    """The entries of every microbatch's gradient, as float32 gives them, counted against a number format.
+    """The float32 gradient entries of every microbatch that holds examples, counted against a number format.
 
     Attributes:
         dtype: the format.
@@ -32,6 +32,7 @@ class Census(NamedTuple):
         best_scale: the smallest power of two that flushes at most `BEARABLE` and lets nothing overflow, backward pass
             included; where no scale does both, the largest that lets nothing overflow.
         flushed_at_best: the share flushed under `best_scale`.
+        fits: whether nothing overflows under `best_scale`.
         broken: whether float32 itself has an entry that is not finite; nothing else is told then.
     """
 
@@ -46,6 +47,7 @@ class Census(NamedTuple):
     flushed_unscaled: float
     best_scale: float
     flushed_at_best: float
+    fits: bool
     broken: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +79,8 @@ def _counted(recipe: Recipe, dtype: str):
                 "broken": (~jnp.isfinite(entries)).sum(),
                 "overflowed_throughout": sum((~jnp.isfinite(x)).sum() for x in jax.tree.leaves(rounded_throughout)),
             }
-            return jax.tree.map(lambda total, x: total + x.astype(jnp.int32), counts, here), None
+            there = batch.filled.any()
+            return jax.tree.map(lambda total, x: total + jnp.where(there, x.astype(jnp.int32), 0), counts, here), None
 
         kinds = ("zeros", "flushed", "overflowed", "broken", "overflowed_throughout")
         nothing = {"entries": jnp.zeros(HIGHEST - LOWEST + 1, jnp.int32), **dict.fromkeys(kinds, jnp.int32(0))}
@@ -127,6 +130,7 @@ def take(inputs: Inputs, state: State) -> Census:
         flushed_unscaled=float(count(1.0)["flushed"] / total),
         best_scale=best,
         flushed_at_best=float(at_best["flushed"] / total),
+        fits=not at_best["overflowed"] + at_best["overflowed_throughout"],
         broken=broken,
     )
 

@@ -202,7 +202,9 @@ def inspect(given: argparse.Namespace) -> int:
 
     opened = fit(settings, progress=lambda progress: progress.step <= given.step)
     update, census = opened.at(given.step), opened.census(given.step)
-    of_census = findings.of_census(census) if settings.compute_dtype != "float32" else None
+    of_census = (
+        findings.of_census(census, settings.loss_scaling == "dynamic") if settings.compute_dtype != "float32" else None
+    )
     found = findings.of_update(update) + ([of_census] if of_census else [])
     if given.json:
         told = {"settings": settings.to_dict(), **update.to_dict(), "range": census.to_dict()}

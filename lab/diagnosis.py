@@ -24,8 +24,9 @@ PLACES = {
 
 
 def diagnose(run: Run) -> Finding | None:
-    """What broke first, if anything did that was not skipped; opens the update that did it."""
-    bad = np.flatnonzero(~run.record["finite"] & ~run.record["skipped"])
+    """What broke first, if anything did but an overflow that was skipped; opens the update that did it."""
+    record = run.record
+    bad = np.flatnonzero(~record["finite"] & ~(record["skipped"] & np.isfinite(record["loss"])))
     if not len(bad):
         return None
     update = run.at(int(bad[0]))
@@ -34,10 +35,11 @@ def diagnose(run: Run) -> Finding | None:
     broke = update.broke
     if broke is None:
         return None
-    cause, cure = _cause(run.settings, update, broke)
-    where = (
-        f" of microbatch {broke.microbatch + 1} of {len(update.microbatches)}" if broke.microbatch is not None else ""
-    )
+    s = run.settings
+    cause, cure = _cause(s, update, broke)
+    where = f" of microbatch {broke.microbatch + 1} of {s.microbatches}" if broke.microbatch is not None else ""
+    if broke.device or (where and len(update.devices) > 1):
+        where += f" on device {broke.device + 1}"
     tensor = f", tensor {broke.tensor}" if broke.tensor else ""
     text = f"First not finite in update {update.step:,}, {PLACES[broke.stage]}{where}{tensor}: {cause}"
     return Finding("warning", text, cure)
@@ -58,6 +60,8 @@ def _cause(settings: Settings, update: Update, broke: Break) -> tuple[str, dict[
         )
         text += f"largest {compute}. Let the scale find its own size."
         return text, {"loss_scaling": "dynamic"}
+    if update.loss_scale > 1 and stage not in ("loss", "optimizer", "learning_rate", "update"):
+        return f"times the loss scale {scale_text(update.loss_scale)} it leaves the range.", {"loss_scale": "1"}
     if stage in ("loss", "backward") and half:
         wider = "bfloat16" if compute == "float16" else "float32"
         return (
@@ -69,15 +73,14 @@ def _cause(settings: Settings, update: Update, broke: Break) -> tuple[str, dict[
         return text, {"accumulator_dtype": "float32"}
     if stage in ("optimizer", "learning_rate", "update") and s.param_dtype != "float32":
         text = f"a number is beyond {largest_text(s.param_dtype)}, the largest {s.param_dtype}."
-        if s.optimizer in ("adam", "adamw") and s.param_dtype == "float16":
+        seen = update.stages[list(update.stages)[list(update.stages).index("optimizer") - 1]].norm
+        if s.optimizer in ("adam", "adamw") and s.param_dtype == "float16" and seen <= format_of("float16").largest:
             text = (
                 f"in float16 Adam's epsilon 1e-8 is {float(np.float16(1e-8)):g}, and so is the square of a gradient "
                 f"below {number((format_of('float16').smallest / 2) ** 0.5)}; it divides by their sum."
             )
         return text + " Keep float32 parameters.", {"param_dtype": "float32"}
-    if s.clip == "none" and update.step > 0:
-        return (
-            "the parameters have grown until float32 overflows. Take a tenth of the learning rate.",
-            {"learning_rate": f"{s.learning_rate / 10:.6g}"},
-        )
-    return "float32 overflows. Take a tenth of the learning rate.", {"learning_rate": f"{s.learning_rate / 10:.6g}"}
+    if update.step == 0:
+        return "it is beyond the largest float32 from the start, before any rate is used.", {}
+    text = "the parameters have grown until float32 overflows. Take a tenth of the learning rate."
+    return text, {"learning_rate": f"{s.learning_rate / 10:.6g}"}

@@ -68,12 +68,18 @@ def headline(settings: Settings) -> str:
     """The run in one line."""
     s = settings
     pieces = plural(s.microbatches, "microbatch")
-    even = s.task != "hand" and s.batch_size % s.microbatches == 0
-    size = f" x {s.batch_size // s.microbatches}" if even else ""
+    all_pieces = s.microbatches * s.devices
+    even = s.task != "hand" and s.batch_size % all_pieces == 0
+    size = f" x {s.batch_size // all_pieces}" if even else ""
+    if s.devices > 1:
+        how = "not reduced" if s.device_reduction == "none" else f"reduced by {s.device_reduction}"
+        way = "" if s.device_reduction == "global" else f", devices {how}"
+        pieces, size = f"{s.devices} devices x {pieces}", f"{size}{way}"
     rate = f"{s.learning_rate:g}"
     if s.schedule != "constant":
         rate = f"{s.schedule} {rate}"
-    clip = "" if s.clip == "none" else f" · clip {s.clip} {s.clip_threshold:g} at the {s.clip_at}"
+    place = "before unscaling" if s.clip_at == "scaled" else f"at the {s.clip_at}"
+    clip = "" if s.clip == "none" else f" · clip {s.clip} {s.clip_threshold:g} {place}"
     return (
         f"{s.task} · {plural(s.batch_size, 'example')} = {pieces}{size} · {s.reduction} · {s.optimizer}, {rate}"
         f"{clip}{_formats(s)} · {plural(s.steps, 'update')}"
@@ -104,7 +110,14 @@ def of_update(update: Update) -> list[Finding]:
                 + (left_out if update.skipped else ""),
             )
         ]
+    if not all(np.isfinite(m.running_total.norm) for m in update.microbatches):
+        return [_of_overflow(update)]
     own = update.reduction_agreement[update.reduction].relative_error
+    if len(update.devices) > 1:
+        count += f" on {len(update.devices)} devices"
+        among = update.device_reduction_agreement
+        if among[update.device_reduction].relative_error > max(AGREES, 2 * among["global"].relative_error):
+            return [_of_device_reduction(update)]
     if error <= AGREES:
         size = "exactly" if error == 0 else f"to a relative error of {error:.1e}, the rounding of float32"
         if update.clips_microbatches and own > AGREES:
@@ -122,16 +135,13 @@ def of_update(update: Update) -> list[Finding]:
             )
         ]
     reduced = update.reductions[update.reduction].norm
-    if not np.isfinite(reduced):
-        text = "The microbatches' gradients are finite and their sum is not finite: it overflows float32."
-        return [Finding("warning", text)]
     parts = sum(m.adds.norm for m in update.microbatches)
     rounding = len(weights) * EPSILON * parts / (update.stages["accumulate"].norm / reduced if reduced else 1)
     if update.reduction == "mean" or error * update.reference.norm <= rounding:
         text = (
             f"{update.reduction} over {count} is {percent(error)} off the full batch, all of it rounding: the "
-            f"examples' gradients cancel (their sum is {number(update.full_sum.norm / parts)} of the microbatches' "
-            "together), and float32 keeps about 7 digits."
+            f"examples' gradients cancel (their sum is {number(update.full_sum.norm / parts if parts else 0)} of the "
+            "microbatches' together), and float32 keeps about 7 digits."
         )
         return [Finding("note", text)]
     ratio = reduced / update.reference.norm if update.reference.norm else np.inf
@@ -160,15 +170,54 @@ def of_update(update: Update) -> list[Finding]:
     return [Finding("warning", text)]
 
 
+def _of_device_reduction(update: Update) -> Finding:
+    """An update whose devices were not brought together as the full batch would have."""
+    error, cosine = update.device_reduction_agreement[update.device_reduction]
+    number_of, cure = len(update.devices), {"device_reduction": "global"}
+    if update.device_reduction == "none":
+        mine = update.devices[0]
+        text = (
+            f"No device sees the others' gradients: the first used its own {plural(mine.examples, 'example')} of "
+            f"{sum(d.examples for d in update.devices):,}, {percent(error)} off the full batch at a cosine of "
+            f"{cosine:.4f}, and the devices drift apart."
+        )
+        return Finding("warning", text, cure)
+    right = update.device_reductions["global"].norm
+    times = update.device_reductions[update.device_reduction].norm / right if right else np.inf
+    if update.device_reduction == "sum":
+        text = (
+            f"The {number_of} devices' gradients are added and not divided: {number(times)} times the gradient of all "
+            "together. The direction is about right, the length is not; Adam hides this."
+        )
+        return Finding("warning", text, cure)
+    least, most = (pick(update.devices, key=lambda device: device.weight) for pick in (min, max))
+    each = most.weight / least.weight if least.weight else np.inf
+    text = (
+        f"The mean of the {number_of} devices' means is {percent(error)} off the gradient of all together: device "
+        f"{least.index + 1} holds {least.weight:g} of the {sum(d.weight for d in update.devices):g} examples, and "
+        f"each of them weighs {number(each)} times as much as one on device {most.index + 1}."
+    )
+    if update.reduction == "sum" or update.reduction == "sum_of_means":
+        text = (
+            f"The mean over {number_of} devices of gradients that are sums is {number(times)} times the gradient of "
+            "all together."
+        )
+    return Finding("warning", text, cure)
+
+
+def _of_overflow(update: Update) -> Finding:
+    """An accumulator whose total left its format while all that was added is finite."""
+    dtype = update.accumulator_dtype
+    text = (
+        f"The microbatches' gradients are finite and their sum is not finite: it is beyond {largest_text(dtype)}, the "
+        f"largest {dtype}."
+    )
+    return Finding("warning", text, {"accumulator_dtype": "float32"} if dtype == "float16" else {})
+
+
 def _of_half_precision(update: Update, own: float, count: str) -> Finding:
     """An update whose reduction is right and whose number formats are not float32."""
     error, total = update.agreement.relative_error, update.microbatches[-1].running_total.norm
-    if not np.isfinite(total):
-        text = (
-            f"The running total is beyond {largest_text(update.accumulator_dtype)}, the largest "
-            f"{update.accumulator_dtype}, and so not finite. In float32 the same sums are {own:.1e} off."
-        )
-        return Finding("warning", text, {"accumulator_dtype": "float32"})
     if error <= tolerance(update):
         dtypes = " and ".join(sorted({update.compute_dtype, update.accumulator_dtype} - {"float32"}))
         text = (
@@ -189,33 +238,36 @@ def _of_half_precision(update: Update, own: float, count: str) -> Finding:
     return Finding("warning", text, {"accumulator_dtype": "float32"})
 
 
-def of_census(census: Census) -> Finding | None:
-    """What the number format makes of the gradient's entries, and the loss scale that would be right."""
-    dtype = census.dtype
+def of_census(census: Census, dynamic: bool = False) -> Finding | None:
+    """What the number format makes of the gradient's entries, and the loss scale that would be right.
+
+    Under a dynamic loss scale an overflow is part of the search for it, and needs no cure.
+    """
     if census.broken:
         return None
-    now, best = scale_text(census.loss_scale), scale_text(census.best_scale)
-    cure = {"loss_scaling": "static", "loss_scale": f"{census.best_scale:.12g}"}
-    under = "" if census.loss_scale == 1 else f", times the loss scale {now},"
-    left = (
-        f"brings back all but {percent(census.flushed_at_best)}"
-        if census.flushed_at_best
-        else "brings back all of them"
-    )
+    dtype, best = census.dtype, scale_text(census.best_scale)
+    under = "" if census.loss_scale == 1 else f", times the loss scale {scale_text(census.loss_scale)},"
+    level, cure = "warning", {"loss_scaling": "static", "loss_scale": best}
     if census.overflowed:
-        return Finding(
-            "warning",
+        text = (
             f"{percent(census.overflowed)} of the gradient's entries{under} are above {dtype}'s largest number, "
-            f"{largest_text(dtype)}; a loss scale of {best} lets none overflow.",
-            cure,
+            f"{largest_text(dtype)}; "
         )
+        if not census.fits:
+            cure = {"compute_dtype": "bfloat16" if dtype == "float16" else "float32"}
+            return Finding(level, f"{text}no loss scale makes them fit.", cure)
+        if dynamic:
+            return Finding("note", f"{text}dynamic scaling halves the scale and tries again.")
+        return Finding(level, f"{text}a loss scale of {best} lets none overflow.", cure)
     if census.flushed > BEARABLE:
-        return Finding(
-            "warning",
-            f"{percent(census.flushed)} of the gradient's entries{under} are below {dtype}'s smallest number and "
-            f"become 0; a loss scale of {best} {left}.",
-            cure,
-        )
+        text = f"{percent(census.flushed)} of the gradient's entries{under} are below {dtype}'s smallest number and "
+        text += "become 0; "
+        if census.flushed_at_best >= census.flushed:
+            cure = {"compute_dtype": "bfloat16"} if dtype == "float16" else {}
+            return Finding(level, f"{text}no loss scale does better without overflow.", cure)
+        left = census.flushed_at_best
+        back = f"brings back all but {percent(left)}" if left else "brings back all of them"
+        return Finding("note" if dynamic else level, f"{text}a loss scale of {best} {back}.", {} if dynamic else cure)
     few = f"{percent(census.flushed)} become" if census.flushed else "none becomes"
     return Finding("ok", f"The gradient's entries{under} fit {dtype}: none overflows and {few} 0.")
 
@@ -226,7 +278,7 @@ def of_run(run: Run) -> list[Finding]:
     found = [*_settings_notes(settings)]
     if run.stopped:
         found.append(Finding("note", f"Stopped after {record.length:,} of {plural(settings.steps, 'update')}."))
-    found += _of_precision(run)
+    found += [*_of_precision(run), *_of_devices(run)]
     bad = np.flatnonzero(~record["finite"] & ~record["skipped"])
     if len(bad):
         found.append(
@@ -243,7 +295,8 @@ def of_run(run: Run) -> list[Finding]:
         found.append(
             Finding("note", f"{settings.clip} clipping changed {where} in {touched:,} of {record.length:,} updates.")
         )
-    if len(bad) == 0 and record.length > 1 and settings.learning_rate > 0:
+    known = np.isfinite(record["loss"][[0, -1]]).all()
+    if len(bad) == 0 and record.length > 1 and settings.learning_rate > 0 and known:
         first, last = float(record["loss"][0]), float(record["loss"][-1])
         held_out = run.final.get("held_out_accuracy")
         accuracy = "" if held_out is None else f" Held-out accuracy {percent(held_out)}."
@@ -263,7 +316,8 @@ def _of_precision(run: Run) -> list[Finding]:
         text = "No update overflowed"
         if skipped:
             was = "was" if skipped == 1 else "were"
-            text = f"{skipped:,} of {plural(record.length, 'update')} overflowed and {was} skipped"
+            what = "overflowed" if np.isfinite(record["loss"]).all() else "had a gradient that is not finite"
+            text = f"{skipped:,} of {plural(record.length, 'update')} {what} and {was} skipped"
         text += f"; the loss scale went from {first} to {last}."
         all_gone = skipped == record.length
         found.append(Finding("warning" if all_gone else "note", text + (" Nothing was learned." if all_gone else "")))
@@ -276,33 +330,59 @@ def _of_precision(run: Run) -> list[Finding]:
         found.append(Finding("warning", text, {"param_dtype": "float32"}))
     if settings.optimizer in ("adam", "adamw") and settings.param_dtype == "bfloat16":
         text = (
-            "Adam's 0.999 is 1 in bfloat16: its average of squared gradients adds up and never forgets, so steps keep "
-            "shrinking. Keep float32 parameters."
+            "Adam's 0.999 is 1 in bfloat16: its average of squared gradients adds up and never forgets, so its steps "
+            "are not as long as Adam means them. Keep float32 parameters."
+        )
+        found.append(Finding("warning", text, {"param_dtype": "float32"}))
+    frozen = (record["update_norm"] == 0) & (record["grad_norm"] > 0) & (record["learning_rate"] > 0)
+    frozen &= ~record["skipped"]
+    if settings.optimizer in ("adam", "adamw") and settings.param_dtype == "float16" and frozen.any():
+        text = (
+            f"In {plural(int(frozen.sum()), 'update')} nothing was added to any parameter although there was a "
+            f"gradient: the square of one above {number(format_of('float16').largest ** 0.5)} is infinite in float16, "
+            "and Adam divides by its root. Keep float32 parameters."
         )
         found.append(Finding("warning", text, {"param_dtype": "float32"}))
     if settings.clip != "none" and settings.clip_at == "scaled" and settings.loss_scaling != "none":
+        scale, limit = float(record["loss_scale"][0]), settings.clip_threshold
         text = (
-            f"The clip sees the gradient times the loss scale {scale_text(float(record['loss_scale'][0]))}, and the "
-            "scale is divided out after it: the limit is that many times too small. Unscale first (clip_at=update)."
+            f"The clip sees the gradient times the loss scale {scale_text(scale)}, which is divided out after it: in "
+            f"update 0 the limit of {limit:g} acts as one of {number(limit / scale)}. Unscale first."
         )
         found.append(Finding("warning", text, {"clip_at": "update"}))
     return found
+
+
+def _of_devices(run: Run) -> list[Finding]:
+    """Whether the devices hold the same parameters at the end."""
+    if run.settings.devices == 1:
+        return []
+    spread, number_of = run.record["spread"], plural(run.settings.devices, "device")
+    apart = np.flatnonzero(spread > 0)
+    if np.isnan(spread).any() or not len(apart):
+        return [] if len(apart) else [Finding("ok", f"{number_of} hold the same parameters, bit for bit, all along.")]
+    text = (
+        f"The {number_of} drifted apart: from update {apart[0]:,} on their parameters differ, at the end by up to "
+        f"{percent(float(spread[-1]))} of the largest one."
+    )
+    return [Finding("warning", text, {"device_reduction": "global"})]
 
 
 def _settings_notes(settings: Settings) -> list[Finding]:
     found = []
     for name, value in settings.unused_changes().items():
         found.append(Finding("note", f"{name}={value} changes nothing here: no other choice uses it."))
-    size = -(-settings.batch_size // settings.microbatches)
-    if settings.task != "hand" and settings.batch_size % settings.microbatches:
+    pieces = settings.microbatches * settings.devices
+    size = -(-settings.batch_size // pieces)
+    if settings.task != "hand" and settings.batch_size % pieces:
         full, rest = divmod(settings.batch_size, size)
-        empty = settings.microbatches - full - (rest > 0)
+        empty = pieces - full - (rest > 0)
         last = f", then one of {rest}" if rest else ""
         none = f", then {empty} with none" if empty else ""
         found.append(
             Finding(
                 "note",
-                f"{plural(settings.batch_size, 'example')} cannot be divided by {settings.microbatches}: "
+                f"{plural(settings.batch_size, 'example')} cannot be divided by {pieces}: "
                 f"{plural(full, 'microbatch')} of {size}{last}{none}; the empty places are masked.",
             )
         )
@@ -317,6 +397,8 @@ def _settings_notes(settings: Settings) -> list[Finding]:
                 "Step it once an update (schedule_counts=updates).",
             )
         )
+    if settings.clip != "none" and settings.clip_at == "scaled" and settings.loss_scaling == "none":
+        found.append(Finding("note", "Without loss scaling there is no scale: clip_at=scaled is clip_at=update."))
     if settings.learning_rate == 0:
         found.append(Finding("note", "The learning rate is 0: nothing can move."))
     return found

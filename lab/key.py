@@ -94,7 +94,7 @@ class Key:
     def _number(self, name: str, given: Any, task: str, whole: bool) -> int | float:
         refusal = f"{name}={shown(given)}: must be {'a whole number' if whole else 'a number'}, {self.legal(task)}"
         try:
-            value = math.nan if isinstance(given, bool) else float(given)
+            value = math.nan if isinstance(given, bool) else _number_of(given)
         except (TypeError, ValueError, OverflowError):
             raise SettingsError(refusal) from None
         require(not math.isnan(value) and not (whole and value % 1), refusal)
@@ -103,6 +103,12 @@ class Key:
             f"{name}={shown(given)}: must be {self.legal(task)}" + (f"; {self.cure}" if self.cure else ""),
         )
         return int(value) if whole else value
+
+
+def _number_of(given: Any) -> float:
+    """A number, or the text of one; `2^15` is a text too."""
+    base, power, exponent = given.partition("^") if isinstance(given, str) else (given, "", "")
+    return float(base) ** float(exponent) if power else float(base)
 
 
 def text_of(value: Any) -> str:
@@ -130,7 +136,7 @@ def _is_sequence(value: Any) -> bool:
 def _float32(word: str) -> float:
     """The number a word says, if float32 can hold it; nan and inf are numbers here."""
     value = float(word)
-    if abs(value) > 3.4028234e38 and "inf" not in word.lower():
+    if (abs(value) > 3.4028234e38 and "inf" not in word.lower()) or 0 < abs(value) < 1.1754944e-38:
         raise OverflowError
     return value
 
@@ -140,7 +146,7 @@ def parse_numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(_float32(word) for word in text.split(","))
     except OverflowError:
-        raise ValueError("must be numbers up to 3.4e38, the largest of float32") from None
+        raise ValueError("must be 0 or from 1.2e-38 to 3.4e38 in size, the range of float32") from None
     except ValueError:
         raise ValueError("must be numbers with commas between them") from None
 
@@ -153,7 +159,7 @@ def parse_gradients(text: str) -> tuple[tuple[tuple[float, ...], ...], ...]:
             for group in text.split("/")
         )
     except OverflowError:
-        raise ValueError("must be numbers up to 3.4e38, the largest of float32") from None
+        raise ValueError("must be 0 or from 1.2e-38 to 3.4e38 in size, the range of float32") from None
     except ValueError:
         raise ValueError("must be numbers with , / or : between them") from None
     if len({len(example) for group in groups for example in group}) > 1:

@@ -38,7 +38,7 @@ class Plan:
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
         self.window = updates // BLOCK * BLOCK
         self._train = jax.tree.map(jnp.asarray, task.train)
-        self.share = devices.place(self._dealt(), settings.devices)
+        self.share = self._dealt()
         self._numbers = Numbers(
             jnp.float32(settings.clip_threshold),
             jnp.float32(settings.weight_decay),
@@ -64,10 +64,11 @@ class Plan:
         parts = batches.deal(len(next(iter(held_out.values()))) if held_out else 1, number)
 
         def for_each(array):
-            return array.reshape(number, -1, array.shape[1])
+            return jnp.asarray(array.reshape(number, -1, array.shape[1]))
 
-        taken = held_out and {name: array[parts.rows] for name, array in held_out.items()}
-        return Share(for_each(layout.rows), for_each(layout.filled), taken, parts.filled)
+        taken = {name: jnp.asarray(array[parts.rows]) for name, array in held_out.items()} if held_out else None
+        share = Share(for_each(layout.rows), for_each(layout.filled), taken, jnp.asarray(parts.filled))
+        return devices.place(share, number)
 
     def updates(self, window: int) -> int:
         """How many updates of the run fall into a window."""

@@ -194,7 +194,7 @@ class Settings:
     )  # fmt: skip
     loss_scale: float = key(
         2.0**15, "precision", "The loss scale; where it is dynamic, of the first update.", low=2.0**-24, high=2.0**24,
-        form="2^-24 to 2^24 (5.96e-8 to 16777216)", used=lambda s: s.loss_scaling != "none",
+        form="2^-24 to 2^24", cure="write it as 2^15 or 32768", used=lambda s: s.loss_scaling != "none",
     )  # fmt: skip
     growth_interval: int = key(
         50, "precision", "Good updates in a row after which a dynamic loss scale doubles.", low=1, high=200_000,

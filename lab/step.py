@@ -134,9 +134,14 @@ def zeros(params: Params, dtype: Any = None) -> Params:
 
 def unmoved(params: Params, applied: Any, after: Params) -> jax.Array:
     """Share of all parameters p whose update u is not zero and yet p + u == p, float32 []."""
-    stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q)).sum(), params, applied, after)
+    stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q) & jnp.isfinite(p)).sum(), params, applied, after)
     number = sum(p.size for p in jax.tree.leaves(params))
     return jnp.stack(jax.tree.leaves(stuck)).sum().astype(jnp.float32) / number
+
+
+def all_finite(tree: Any) -> jax.Array:
+    """Whether every entry is a finite number, bool []."""
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
 def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
@@ -145,11 +150,14 @@ def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
 
 
 def spread(params: Params, axis: str) -> jax.Array:
-    """The largest relative difference of one parameter between devices, float32 []; 0 where all agree."""
+    """The largest difference of one parameter between devices, relative to the largest parameter, float32 [].
+
+    0 exactly where all devices hold the same.
+    """
     flat = jnp.concatenate([jnp.ravel(p).astype(jnp.float32) for p in jax.tree.leaves(params)])
     high, minus_low = lax.pmax((flat, -flat), axis)
-    size = jnp.maximum(jnp.abs(high), jnp.abs(minus_low))
-    return jnp.where(high == -minus_low, 0, (high + minus_low) / jnp.where(size == 0, 1, size)).max()
+    apart, largest = (high + minus_low).max(), jnp.maximum(jnp.abs(high), jnp.abs(minus_low)).max()
+    return jnp.where((high == -minus_low).all(), 0, apart / jnp.where(largest == 0, 1, largest))
 
 
 def update(
@@ -260,7 +268,7 @@ def update(
         "loss_scale": scale,
         "skipped": skipped,
         "unmoved": unmoved(params, applied, after.params),
-        "finite": finite & everywhere(jnp.isfinite(loss) & jnp.isfinite(norm(applied)), recipe.axis),
+        "finite": finite & everywhere(jnp.isfinite(loss) & all_finite(after.params), recipe.axis),
     }
     if recipe.axis:
         mine = unscale(reduction.finish(recipe.reduction, before_reduction, totals.weight, microbatches))

@@ -167,3 +167,22 @@ def test_what_is_not_finite_is_not_drawn_as_a_histogram():
     chart = figures.gradient_range(fit(Settings(task="hand", gradients="nan", steps=1)).census(0))
     assert traces(chart) == []
     assert "not finite" in chart.summary
+
+
+def test_devices_are_drawn_as_they_are():
+    run = fit(Settings(task="hand", gradients="4/2,2,2", devices=2, steps=3, device_reduction="none"))
+    opened = run.at(0)
+    bars = traces(figures.device_gradients(opened))[0]
+    assert list(bars.y) == [4, 2]
+    assert "all together 2.5" in figures.device_gradients(opened).summary
+    heat = traces(figures.device_agreement(opened))[0]
+    assert np.array(heat.z).tolist() == [[1, 1], [1, 1]]
+    losses = figures.device_losses(opened)
+    assert list(traces(losses)[0].y) == [4, 2]
+    assert "the batch is 2.5, and the mean of what they say 3" in losses.summary
+    assert np.array(traces(figures.dealt(opened))[0].z).tolist() == [[1], [3]]
+    drift = figures.spread(run.record, 3)
+    assert list(traces(drift)[0].y) == run.record["spread"].tolist()
+    together = figures.spread(fit(run.settings.replace(device_reduction="global")).record, 3)
+    assert together.summary.startswith("Exactly 0 at every update")
+    assert "device by device" in figures.accumulator(opened).figure.layout.xaxis.title.text

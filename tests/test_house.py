@@ -21,11 +21,12 @@ COMPOSED = {
     "lab.clipping": set(),
     "lab.precision": set(),
     "lab.scaling": set(),
+    "lab.devices": {"lab.choices", "lab.key", "lab.precision"},
     "lab.optimizers": set(),
     "lab.reference": set(),
     "lab.exercise": set(),
     "lab.step": {
-        "lab.clipping", "lab.optimizers", "lab.precision", "lab.reduction", "lab.scaling", "lab.task",
+        "lab.clipping", "lab.devices", "lab.optimizers", "lab.precision", "lab.reduction", "lab.scaling", "lab.task",
     },
 }  # fmt: skip
 

@@ -88,7 +88,7 @@ def full_batch(settings: Settings, params) -> np.ndarray:
 @pytest.mark.parametrize(("batch_size", "microbatches"), [*[(256, 2**k) for k in range(6)], (250, 8), (255, 32)])
 def test_the_mean_of_digits_is_the_full_batch_however_it_is_cut(batch_size, microbatches):
     settings = Settings(batch_size=batch_size, microbatches=microbatches)
-    update, full = look(settings), full_batch(settings, Plan(settings).start.params)
+    update, full = look(settings), full_batch(settings, microscope.first_of(Plan(settings).start.params))
     assert update.agreement.relative_error <= 2e-6 and update.agreement.cosine == pytest.approx(1, abs=1e-9)
     assert update.reference.norm == pytest.approx(np.linalg.norm(full), rel=1e-9)
     largest = np.sort(np.abs(full))[::-1][: microscope.NAMED]
@@ -104,7 +104,9 @@ def test_the_mean_of_digits_is_the_full_batch_however_it_is_cut(batch_size, micr
 def test_uneven_microbatches_of_digits_make_the_mean_of_means_wrong_by_what_the_oracle_says():
     settings = Settings(batch_size=250, microbatches=8)
     update, batch = look(settings), first_batch(settings)
-    params = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(Plan(settings).start.params)]
+    params = [
+        np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(microscope.first_of(Plan(settings).start.params))
+    ]
     batch = {"x": batch["x"].astype(np.float64), "y": batch["y"]}
     pieces = oracle.cut(batch, 8)
     assert [entry.examples for entry in update.microbatches] == [len(piece["y"]) for piece in pieces] == [32] * 7 + [26]
@@ -124,7 +126,7 @@ def test_uneven_microbatches_of_digits_make_the_mean_of_means_wrong_by_what_the_
 )  # fmt: skip
 def test_the_reference_agrees_with_numpy(keys):
     settings, draw = Settings(**keys), np.random.default_rng(1)
-    start = Plan(settings).start.params
+    start = microscope.first_of(Plan(settings).start.params)
     params = jax.tree.map(lambda x: np.asarray(x) + draw.standard_normal(x.shape).astype(np.float32), start)
     got, weight = gradient(tasks.load(settings).loss, params, first_batch(settings))
     assert weight == settings.batch_size and got.dtype == np.float64
@@ -193,7 +195,7 @@ def test_coordinates_have_names(keys, names):
 
 def test_a_large_vector_gives_a_few_named_coordinates():
     settings = Settings(hidden="12")
-    update, full = look(settings), full_batch(settings, Plan(settings).start.params)
+    update, full = look(settings), full_batch(settings, microscope.first_of(Plan(settings).start.params))
     shapes = {"0.bias": (12,), "0.weight": (64, 12), "1.bias": (10,), "1.weight": (12, 10)}
     names = [f"{name}[{','.join(map(str, place))}]" for name, shape in shapes.items() for place in np.ndindex(shape)]
     assert len(names) == len(full) and not update.complete and len(update.coordinates) == 8

@@ -268,7 +268,7 @@ def test_float16_shows_its_range_and_what_the_accumulator_costs():
 def test_a_break_is_placed_and_cured_with_one_button():
     app = opened(param_dtype="float16", steps="5")
     assert "First not finite in update 0, in the optimizer, tensor 0.bias" in said(app)
-    (cure,) = [button for button in app.button if button.key == "cure_broke_0"]
+    (cure,) = [button for button in app.button if button.key == "cure_run_1"]
     assert cure.label == "Try param_dtype=float32"
     settled(cure.click().run())
     assert address(app) == {"v": "1", "steps": "5"}
@@ -297,3 +297,24 @@ def test_loss_scales_are_offered_as_powers_of_two():
     assert slider.options[0] == "2^-24"
     assert slider.options[-1] == "2^24"
     assert slider.value == 1024
+
+
+def test_devices_show_whether_they_agree():
+    app = opened(task="linear", devices="2", device_reduction="none", steps="20")
+    assert "drift" in charts(app)
+    app.session_state.view = "devices"
+    shown = charts(settled(app.run()))
+    assert {"device_gradients", "device_agreement", "device_losses", "dealt"} <= set(shown)
+    assert "No device sees the others" in said(app)
+    right = opened(task="linear", devices="2", steps="20")
+    right.session_state.view = "devices"
+    assert "Exactly 0 at every update" in charts(settled(right.run()))["spread"]["summary"]
+
+
+def test_one_device_is_told_there_is_nothing_to_compare():
+    app = opened(task="linear")
+    app.session_state.view = "devices"
+    settled(app.run())
+    assert [box.value for box in app.info] == [
+        "This run uses one device. Choose more under Devices to see whether they agree."
+    ]

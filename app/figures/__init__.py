@@ -1,11 +1,12 @@
 """Records -> charts. Pure: no Streamlit, no state."""
 
 from app.figures.base import Chart
+from app.figures.devices import dealt, device_agreement, device_gradients, device_losses, spread
 from app.figures.precision import gradient_range, loss_scale, rounding, unmoved
 from app.figures.run import divergence, learning_rate, loss
 from app.figures.update import accumulator, reductions
 
 __all__ = [
-    "Chart", "accumulator", "divergence", "gradient_range", "learning_rate", "loss", "loss_scale", "reductions",
-    "rounding", "unmoved",
+    "Chart", "accumulator", "dealt", "device_agreement", "device_gradients", "device_losses", "divergence",
+    "gradient_range", "learning_rate", "loss", "loss_scale", "reductions", "rounding", "spread", "unmoved",
 ]  # fmt: skip

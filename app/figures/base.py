@@ -40,7 +40,7 @@ def curve(record: Record, column: str, points: int = POINTS, **style) -> go.Scat
     """One column over the updates; a single finite point is a dot."""
     at = thinned(record[column], points)
     if np.isfinite(record[column]).sum() == 1:
-        style |= {"mode": "markers", "marker": {"color": style["line"]["color"], "size": 9}}
+        style |= {"mode": "markers", "marker": {**style.get("marker", {}), "color": style["line"]["color"], "size": 9}}
     return go.Scatter(x=record["step"][at], y=record[column][at], **style)
 
 

@@ -147,7 +147,7 @@ def rounding(found: Rounding, dtype: str, microbatches: int) -> Chart:
         yaxis={"type": "log", "dtick": 1}, margin_r=90, hovermode="closest",
     )  # fmt: skip
     tell_if_empty(drawn, np.concatenate([np.asarray(trace.y) for trace in traces]))
-    if microbatches <= found.counts[-1]:
+    if microbatches <= found.counts[-1] and any(np.isfinite(errors).any() for errors in found.errors.values()):
         drawn.add_vline(x=microbatches, line={"color": theme.REFERENCE, "width": 1, "dash": "dot"})
     ends = ", ".join(f"{name} {number(error)}" for name, error in last.items())
     return Chart(

@@ -12,7 +12,8 @@ from lab.microscope import Update
 def accumulator(update: Update) -> Chart:
     """The running total after every microbatch, with the full batch's sum and mean and the four reductions."""
     scalar = len(update.coordinates) == 1 and update.complete
-    index = [microbatch.index + 1 for microbatch in update.microbatches]
+    several = len(update.devices) > 1
+    index = list(range(1, len(update.microbatches) + 1))
     totals = [float(m.running_total.values[0] if scalar else m.running_total.norm) for m in update.microbatches]
     added = [m.adds.values[0] if scalar else m.adds.norm for m in update.microbatches]
     details = [
@@ -33,7 +34,8 @@ def accumulator(update: Update) -> Chart:
     )  # fmt: skip
     full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
     full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
-    drawn = figure([bars], x="after microbatch", y="gradient" if scalar else "norm of the gradient", showlegend=False)
+    along = "after microbatch, device by device" if several else "after microbatch"
+    drawn = figure([bars], x=along, y="gradient" if scalar else "norm of the gradient", showlegend=False)
     tallest = max(map(abs, totals))
     for value, dash in ((full_sum, "dash"), (full_mean, "dot")):
         if abs(value) <= 3 * tallest:
@@ -45,6 +47,14 @@ def accumulator(update: Update) -> Chart:
         drawn.add_annotation(
             x=1, xref="paper", xanchor="left", y=value, text=f"◂ {text}", showarrow=False, font_size=12, align="left"
         )
+    each = len(index) // len(update.devices)
+    for device in update.devices if several else []:
+        start = device.index * each + 0.5
+        drawn.add_vline(start, line={"color": theme.REFERENCE, "width": 1})
+        drawn.add_annotation(
+            x=start + each / 2, y=1, yref="paper", yanchor="bottom", text=f"device {device.index + 1}",
+            showarrow=False, font_size=12,
+        )  # fmt: skip
     drawn.update_layout(
         hovermode="closest", xaxis={"dtick": 1, "range": [0.4, len(index) + 0.6]} if few else {},
         margin={"t": 20, "r": 170}, uniformtext={"minsize": 10, "mode": "hide"},

@@ -11,6 +11,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from app import controls, figures, jobs, words
 from app.chart import chart
 from lab import findings
+from lab.devices import described
 from lab.diagnosis import diagnose
 from lab.microscope import Update
 from lab.record import Record
@@ -112,10 +113,8 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
         numbers(run, None)
     with right:
         controls.comparison()
-    tell(findings.of_run(run), "run")
-    if not (run.record["finite"] | run.record["skipped"]).all():
-        broke = answer(job, run, diagnose)
-        tell([broke] if broke else [], "broke")
+    broke = None if run.record["finite"].all() else answer(job, run, diagnose)
+    tell([*([broke] if broke else []), *findings.of_run(run)], "run")
     other = compared_run()
     controls.refusal(controls.AGAINST)
     curves(settings, run.record, run.held_out, other.record if other else None)
@@ -130,16 +129,18 @@ def answer(job: jobs.Job | None, run: Run, question: Callable[..., Answer], *abo
 
 
 def tell(found: list[findings.Finding], place: str):
-    """Sentences, each with a button for its cure."""
-    for index, finding in enumerate(found):
+    """Sentences, each with a button for its cure; a cure is offered once."""
+    offered = set()
+    for finding in found:
         text = f"{ICONS[finding.level]} {finding.text}"
-        if not finding.cure:
+        cure = " ".join(f"{name}={value}" for name, value in finding.cure.items())
+        if not cure or cure in offered:
             st.markdown(text)
             continue
-        label = words.TRY.format(words=" ".join(f"{name}={value}" for name, value in finding.cure.items()))
+        offered.add(cure)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(text, width="content")
-            if st.button(label, key=f"cure_{place}_{index}"):
+            if st.button(words.TRY.format(words=cure), key=f"cure_{place}_{len(offered)}"):
                 controls.choose(finding.cure, place="cure")
                 st.rerun()
 
@@ -213,15 +214,16 @@ def curves(
             chart(figures.learning_rate(settings, record, until, compared), key="rate", height=140)
         else:
             chart(figures.learning_rate(settings, record, until), key="rate")
-    if settings.loss_scaling == "none" and settings.param_dtype == "float32":
-        return
-    left, right = st.columns(2)
-    with left:
-        if settings.loss_scaling != "none":
-            chart(figures.loss_scale(record, until, compared), key="loss_scale", height=180)
-    with right:
-        if settings.param_dtype != "float32":
-            chart(figures.unmoved(record, until, compared), key="unmoved", height=180)
+    more = []
+    if settings.loss_scaling != "none":
+        more.append(("loss_scale", figures.loss_scale))
+    if settings.param_dtype != "float32":
+        more.append(("unmoved", figures.unmoved))
+    if settings.devices > 1 and settings.device_reduction == "none":
+        more.append(("drift", figures.spread))
+    for place, (key, draw) in zip(st.columns(len(more)) if more else [], more, strict=True):
+        with place:
+            chart(draw(record, until, compared), key=key, height=180)
 
 
 @st.fragment
@@ -246,8 +248,13 @@ def microscope(run: Run, job: jobs.Job | None):
     found = findings.of_update(update)
     census = answer(job, run, Run.census, step) if view == "precision" else None
     if census:
-        found += [finding for finding in [findings.of_census(census)] if finding]
+        found += [
+            finding for finding in [findings.of_census(census, run.settings.loss_scaling == "dynamic")] if finding
+        ]
     tell([finding._replace(text=f"**Update {step:,}**: {finding.text}") for finding in found], "update")
+    if view == "devices":
+        devices(run, update)
+        return
     left, right = st.columns([3, 2])
     if census:
         with left:
@@ -261,3 +268,21 @@ def microscope(run: Run, job: jobs.Job | None):
         chart(figures.accumulator(update), key="accumulator")
     with right:
         chart(figures.reductions(update), key="reductions")
+
+
+def devices(run: Run, update: Update):
+    """Do the devices' gradients agree in this update, and their parameters over the run."""
+    number = len(update.devices)
+    if number == 1:
+        st.info(words.ONE_DEVICE)
+        return
+    st.caption(words.RUNS_ON.format(devices=described(number)))
+    left, right = st.columns(2)
+    with left:
+        chart(figures.device_gradients(update), key="device_gradients")
+        chart(figures.device_losses(update), key="device_losses", height=220)
+    with right:
+        chart(figures.device_agreement(update), key="device_agreement")
+        chart(figures.dealt(update), key="dealt", height=220)
+    if run.settings.device_reduction != "none":
+        chart(figures.spread(run.record, run.record.length), key="spread", height=120)
