@@ -1,8 +1,8 @@
 """training-lab's engine: what a training loop with these settings really does.
 
-    settings  what can be chosen              record      what a run tells
+    settings, files: what can be chosen       record      what a run tells
     key       one setting                     findings    what it means, in sentences
-    tasks     what is learned                 microscope  one update opened
+    tasks     what is learned                 microscope, opened: one update opened
     batches   who sees which example          reference   the same in plain float64
     step      one update, in order            run         fit, and the run it returns
     reduction, clipping, optimizers,          plan        settings -> arrays and program
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lab.diagnosis import diagnose
     from lab.exercise import microbatched_grads
     from lab.key import SettingsError
-    from lab.microscope import Update
+    from lab.opened import Update
     from lab.record import Record
     from lab.run import Progress, Run, fit
     from lab.settings import Settings
@@ -36,7 +36,7 @@ HOMES = {
     "Run": "lab.run",
     "Settings": "lab.settings",
     "SettingsError": "lab.key",
-    "Update": "lab.microscope",
+    "Update": "lab.opened",
     "compare": "lab.comparison",
     "diagnose": "lab.diagnosis",
     "fit": "lab.run",

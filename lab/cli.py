@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lab import files
 from lab.key import SettingsError, shown
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
@@ -109,7 +110,7 @@ def refuse(sentence: str) -> int:
 def read_settings(given: argparse.Namespace) -> Settings:
     """The settings of a command: the file's, overruled by the words."""
     if given.settings is not None:
-        return Settings.from_file(given.settings, given.words)
+        return files.read(given.settings, given.words)
     return Settings.from_words(given.words)
 
 

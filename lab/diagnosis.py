@@ -4,7 +4,7 @@ import numpy as np
 
 from lab.findings import Finding, largest_text, number
 from lab.key import scale_text
-from lab.microscope import Break, Update
+from lab.opened import Break, Update
 from lab.precision import format_of
 from lab.run import Run
 from lab.settings import Settings

@@ -11,6 +11,7 @@ import numpy as np
 from lab import census, microscope, rounding
 from lab.bar import bar
 from lab.census import Census
+from lab.opened import Update
 from lab.plan import Plan
 from lab.program import BLOCK
 from lab.record import COLUMNS, OF_DEVICES, Record, join
@@ -77,7 +78,7 @@ class Run:
         final["spread"] = float(self.record["spread"][-1]) if "spread" in self.record else 0.0
         return final | ({"params": flat} if len(flat) <= microscope.LISTED else {})
 
-    def at(self, step: int) -> microscope.Update:
+    def at(self, step: int) -> Update:
         """Everything about one update, replayed from the nearest snapshot.
 
         Raises:

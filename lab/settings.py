@@ -6,10 +6,7 @@ The same keys serve Python (`Settings(microbatches=8)`), the address (`?microbat
 
 import dataclasses
 import difflib
-import json
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -116,13 +113,8 @@ class Settings:
         by_task={"scalar": "sgd", "hand": "sgd", "linear": "sgd"}, structure=True,
     )  # fmt: skip
     learning_rate: float = key(
-        0.01,
-        "optimizer",
-        "The peak rate of the schedule.",
-        low=0,
-        high=1000,
-        by_task={"hand": 0.1, "linear": 0.05},
-    )
+        0.01, "optimizer", "The peak rate of the schedule.", low=0, high=1000, by_task={"hand": 0.1, "linear": 0.05},
+    )  # fmt: skip
     weight_decay: float = key(
         0.01, "optimizer", "Decoupled: rate x weight_decay x parameter is subtracted each update.",
         low=0, high=10, used=lambda s: s.optimizer in ("adamw", "lion"),
@@ -319,25 +311,6 @@ class Settings:
             f"v={shown(version)}: this was written for another version of the keys; this lab reads v={VOCABULARY}",
         )
         return cls(**{name: value for name, value in given.items() if name != "v"})
-
-    @classmethod
-    def from_file(cls, path: str | Path, words: Iterable[str] = ()) -> "Settings":
-        """From a TOML or JSON file of keys and values; `words` are laid over it."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-            read = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        except OSError as error:
-            raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a TOML or JSON file") from None
-        except (ValueError, RecursionError) as error:
-            raise SettingsError(f"{path}: is not valid {path.suffix[1:] or 'TOML'} ({error})") from None
-        require(isinstance(read, dict), f"{path}: must hold keys and values, such as microbatches = 8")
-        return cls.from_dict({**read, **split_words(words)})
-
-    def to_toml(self) -> str:
-        """The changed keys as a settings file."""
-        lines = [f"{name} = {json.dumps(value)}" for name, value in self.changed().items()]
-        return "\n".join([*lines, ""])
 
 
 def check_names(given: Mapping[str, Any]):

@@ -170,6 +170,8 @@ def train(
                 "clipped_grad_norm": length(after),
                 "clipped": share,
                 "update_norm": length(applied),
+                "loss_scale": 1.0,
+                "skipped": False,
                 "finite": True,
             }
         )

@@ -186,3 +186,17 @@ def test_devices_are_drawn_as_they_are():
     together = figures.spread(fit(run.settings.replace(device_reduction="global")).record, 3)
     assert together.summary.startswith("Exactly 0 at every update")
     assert "device by device" in figures.accumulator(opened).figure.layout.xaxis.title.text
+
+
+def test_a_compared_run_lies_over_the_microscope():
+    ones = {"task": "hand", "gradients": "/".join(["1"] * 8), "steps": 1}
+    mine, other = fit(Settings(**ones)), fit(Settings(**ones, reduction="mean_of_means"))
+    line = traces(figures.accumulator(mine.at(0), other.at(0)))[-1]
+    assert list(line.x) == list(line.y) == list(range(1, 9))
+    wide = fit(Settings(task="scalar", microbatches=1, steps=1)).at(0)
+    line = traces(figures.accumulator(fit(Settings(task="scalar", microbatches=4, steps=1)).at(0), wide))[-1]
+    assert (list(line.x), list(line.y)) == ([4], [60])
+    scaled = fit(Settings(**ones, compute_dtype="float16", loss_scaling="static", loss_scale=256)).census(0)
+    plain = fit(Settings(**ones, compute_dtype="float16")).census(0)
+    line = traces(figures.gradient_range(plain, scaled))[-1]
+    assert float(line.x[np.argmax(line.y)]) == 8.5

@@ -65,7 +65,7 @@ def check(**keys: Any) -> Run:
     start = leaves(run.state(0).params)
     params, rows = expected(run.settings, start)
     assert_close(leaves(run.params), params, start)
-    assert set(rows) | {"step"} == set(run.record)
+    assert set(rows) | {"step", "unmoved"} == set(run.record)
     assert run.record["step"].tolist() == list(range(6))
     for name, want in rows.items():
         np.testing.assert_allclose(run.record[name], want, rtol=0, atol=3e-5 * np.abs(want).max(), err_msg=name)

@@ -95,7 +95,7 @@ def test_there_is_no_cycle_when_modules_are_loaded():
 def test_nothing_imports_the_command_and_the_command_loads_only_settings(module):
     assert module == "lab.cli" or "lab.cli" not in own(module)
     if module == "lab.cli":
-        assert own(module, everywhere=False) == {"lab.key", "lab.settings"}
+        assert own(module, everywhere=False) == {"lab.files", "lab.key", "lab.settings"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab import Settings, SettingsError
+from lab import Settings, SettingsError, files
 
 WARM = {"task": "scalar", "schedule": "warmup_linear", "steps": 10}
 
@@ -203,14 +203,14 @@ def test_an_address_of_another_version_is_refused(version):
 def test_a_bad_file_is_refused(tmp_path, name, text, pieces):
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SettingsError) as refusal:
-        Settings.from_file(tmp_path / name)
+        files.read(tmp_path / name)
     one_sentence(refusal, *pieces)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(SettingsError) as refusal:
-            Settings.from_file(path)
+            files.read(path)
         one_sentence(refusal, str(path), "cannot be read", "give a TOML or JSON file")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from lab import Settings, SettingsError, tasks
+from lab import Settings, SettingsError, files, tasks
 from lab.choices import CLIPS, OPTIMIZERS, REDUCTIONS, SAMPLED, SCHEDULES, TASKS, WARMED_UP
 from lab.settings import KEYS, about_key
 
@@ -136,9 +136,9 @@ def test_settings_survive_the_address(settings):
 @hypothesis_settings(max_examples=30)
 def test_settings_survive_files(settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("settings")
-    (folder / "a.toml").write_text(settings.to_toml())
+    (folder / "a.toml").write_text(files.to_toml(settings))
     (folder / "a.json").write_text(json.dumps(settings.to_dict()))
-    assert Settings.from_file(folder / "a.toml") == settings == Settings.from_file(folder / "a.json")
+    assert files.read(folder / "a.toml") == settings == files.read(folder / "a.json")
 
 
 def test_more_groups_than_microbatches_may_be_are_refused_or_survive():
@@ -152,7 +152,7 @@ def test_more_groups_than_microbatches_may_be_are_refused_or_survive():
 
 def test_words_overrule_a_file(tmp_path):
     (tmp_path / "a.toml").write_text('task = "scalar"\nsteps = 5\nmicrobatches = 4\n')
-    settings = Settings.from_file(tmp_path / "a.toml", ["steps=7"])
+    settings = files.read(tmp_path / "a.toml", ["steps=7"])
     assert (settings.task, settings.steps, settings.microbatches) == ("scalar", 7, 4)
 
 

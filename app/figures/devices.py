@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from app import theme
 from app.figures.base import Chart, curve, figure, logarithmic, over_run, tell_if_empty
 from lab.findings import number, percent, plural
-from lab.microscope import Update
+from lab.opened import Update
 from lab.record import Record
 
 

@@ -67,8 +67,11 @@ def unmoved(record: Record, until: int, compared: Record | None = None) -> Chart
     )
 
 
-def gradient_range(census: Census) -> Chart:
-    """The gradient's entries by magnitude, with the loss scale, against what the format can hold."""
+def gradient_range(census: Census, compared: Census | None = None) -> Chart:
+    """The gradient's entries by magnitude, with the loss scale, against what the format can hold.
+
+    A compared run's entries, with its own scale, are an orange line.
+    """
     about, shift = format_of(census.dtype), float(np.log2(census.loss_scale))
     lost, subnormal, top = (float(np.log2(x)) for x in (about.smallest / 2, about.smallest_normal, about.largest))
     seen = census.exponents[census.entries > 0].astype(float)
@@ -97,6 +100,11 @@ def gradient_range(census: Census) -> Chart:
         (lost, subnormal, theme.REFERENCE, 0.15),
         (top, high, theme.COMPARED, 0.12),
     ]
+    if compared is not None and not compared.broken:
+        drawn.add_scatter(
+            x=compared.exponents + np.log2(compared.loss_scale) + 0.5, y=100 * compared.entries / compared.total,
+            mode="lines", line={**theme.OTHER, "shape": "hvh"}, hoverinfo="skip",
+        )  # fmt: skip
     for start, end, colour, opacity in fills:
         drawn.add_vrect(
             x0=max(start, low), x1=min(end, high), fillcolor=colour, opacity=opacity, line_width=0, layer="below"
@@ -114,6 +122,8 @@ def gradient_range(census: Census) -> Chart:
     )
     if shift:
         read += " Grey outlines: without the loss scale."
+    if compared is not None:
+        read += " Orange: the compared run."
     zeros = f"; {percent(census.zeros / census.total)} are exactly 0 and not drawn" if census.zeros else ""
     return Chart(
         f"Gradient entries of the microbatches against {census.dtype}",

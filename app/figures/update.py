@@ -6,11 +6,14 @@ import plotly.graph_objects as go
 from app import theme
 from app.figures.base import Chart, figure, logarithmic, tell_if_empty
 from lab.findings import AGREES, number
-from lab.microscope import Update
+from lab.opened import Update
 
 
-def accumulator(update: Update) -> Chart:
-    """The running total after every microbatch, with the full batch's sum and mean and the four reductions."""
+def accumulator(update: Update, compared: Update | None = None) -> Chart:
+    """The running total after every microbatch, with the full batch's sum and mean and the four reductions.
+
+    A compared run's totals lie over it, spread over the same width however many microbatches it has.
+    """
     scalar = len(update.coordinates) == 1 and update.complete
     several = len(update.devices) > 1
     index = list(range(1, len(update.microbatches) + 1))
@@ -32,10 +35,11 @@ def accumulator(update: Update) -> Chart:
         textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": theme.ON_BAR},
         cliponaxis=False,
     )  # fmt: skip
+    drawn_too = [] if compared is None else [_totals_of(compared, scalar, len(index))]
     full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
     full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
     along = "after microbatch, device by device" if several else "after microbatch"
-    drawn = figure([bars], x=along, y="gradient" if scalar else "norm of the gradient", showlegend=False)
+    drawn = figure([bars, *drawn_too], x=along, y="gradient" if scalar else "norm of the gradient", showlegend=False)
     tallest = max(map(abs, totals))
     for value, dash in ((full_sum, "dash"), (full_mean, "dot")):
         if abs(value) <= 3 * tallest:
@@ -68,10 +72,23 @@ def accumulator(update: Update) -> Chart:
         f"Accumulator: running total of the microbatches' {clipped}gradient {meant}",
         drawn,
         f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it by "
-        f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it{without}.",
+        f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it{without}."
+        + (" Orange: the compared run." if compared is not None else ""),
         f"{shown}; the full-batch sum is {number(full_sum)}"
         + (", off this scale." if abs(full_sum) > 3 * tallest else "."),
     )
+
+
+def _totals_of(compared: Update, scalar: bool, width: int) -> go.Scatter:
+    """The running totals of a compared run in orange, over a chart of so many bars."""
+    totals = [m.running_total for m in compared.microbatches]
+    y = [float(total.values[0] if scalar else total.norm) for total in totals]
+    x = (np.arange(len(y)) + 1) * width / len(y)
+    marker = {"symbol": "diamond-open", "size": 8, "color": theme.COMPARED}
+    return go.Scatter(
+        x=x, y=y, mode="lines+markers", line=theme.OTHER, marker=marker,
+        hovertemplate="compared run: <b>%{y:.6g}</b><extra></extra>",
+    )  # fmt: skip
 
 
 def ladder(outcomes: dict[str, float], span: float) -> list[tuple[float, str]]:

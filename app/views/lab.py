@@ -13,7 +13,7 @@ from app.chart import chart
 from lab import findings
 from lab.devices import described
 from lab.diagnosis import diagnose
-from lab.microscope import Update
+from lab.opened import Update
 from lab.record import Record
 from lab.run import Run
 from lab.settings import Settings
@@ -115,10 +115,11 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
         controls.comparison()
     broke = None if run.record["finite"].all() else answer(job, run, diagnose)
     tell([*([broke] if broke else []), *findings.of_run(run)], "run")
-    other = compared_run()
+    beside = compared_job()
+    other = beside.run if beside else None
     controls.refusal(controls.AGAINST)
     curves(settings, run.record, run.held_out, other.record if other else None)
-    microscope(run, job)
+    microscope(run, job, beside if other else None)
     with tiles:
         numbers(run, answer(job, run, Run.at, 0))
 
@@ -176,8 +177,8 @@ def verdict(update: Update) -> str:
     return f"✗ off by {findings.percent(error)}" if error < 10 else f"✗ {findings.number(error + 1)} times"
 
 
-def compared_run() -> Run | None:
-    """The run to compare with, once it is there."""
+def compared_job() -> jobs.Job | None:
+    """The job of the run to compare with; its run may still be on the way."""
     mine = f"{session()} compared"
     settings = controls.compared()
     if settings is None:
@@ -189,7 +190,7 @@ def compared_run() -> Run | None:
         st.html(f'<p class="refusal" role="alert">{html.escape(job.failure)}</p>')
     elif not job.run:
         await_compared(mine, settings)
-    return job.run
+    return job
 
 
 @st.fragment(run_every=POLL)
@@ -227,8 +228,8 @@ def curves(
 
 
 @st.fragment
-def microscope(run: Run, job: jobs.Job | None):
-    """One update: the running total, all reductions, and whether they agree."""
+def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
+    """One update: the running total, all reductions, and whether they agree; a compared run's beside it."""
     st.subheader(words.MICROSCOPE)
     last = run.record.length - 1
     step = 0
@@ -256,16 +257,19 @@ def microscope(run: Run, job: jobs.Job | None):
         devices(run, update)
         return
     left, right = st.columns([3, 2])
+    there = beside.run if beside and beside.run and step < beside.run.record.length else None
     if census:
         with left:
-            chart(figures.gradient_range(census), key="gradient_range")
+            compared = answer(beside, there, Run.census, step) if there else None
+            chart(figures.gradient_range(census, compared), key="gradient_range")
         with right:
             rounding = answer(job, run, Run.rounding, step)
             settings = run.settings
             chart(figures.rounding(rounding, settings.accumulator_dtype, settings.microbatches), key="rounding")
         return
     with left:
-        chart(figures.accumulator(update), key="accumulator")
+        compared = answer(beside, there, Run.at, step) if there else None
+        chart(figures.accumulator(update, compared), key="accumulator")
     with right:
         chart(figures.reductions(update), key="reductions")
 
