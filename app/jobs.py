@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from lab.key import SettingsError
 from lab.plan import Plan
 from lab.record import Record
 from lab.run import Progress, Run, Training
@@ -88,6 +89,9 @@ class Job:
                     self.ended.set()
                     return None
             self._queue()
+        except SettingsError as refusal:
+            self.failure = str(refusal)
+            self._give_up()
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             self.failure = f"This run could not be trained: {type(error).__name__}. The details are in the terminal."

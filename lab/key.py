@@ -95,7 +95,7 @@ class Key:
         refusal = f"{name}={shown(given)}: must be {'a whole number' if whole else 'a number'}, {self.legal(task)}"
         try:
             value = math.nan if isinstance(given, bool) else _number_of(given)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, ArithmeticError):
             raise SettingsError(refusal) from None
         require(not math.isnan(value) and not (whole and value % 1), refusal)
         require(
@@ -108,7 +108,7 @@ class Key:
 def _number_of(given: Any) -> float:
     """A number, or the text of one; `2^15` is a text too."""
     base, power, exponent = given.partition("^") if isinstance(given, str) else (given, "", "")
-    return float(base) ** float(exponent) if power else float(base)
+    return float(float(base) ** float(exponent)) if power else float(base)
 
 
 def text_of(value: Any) -> str:

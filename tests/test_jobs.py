@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,3 +130,10 @@ def test_an_opened_update_is_kept():
     assert job.run is not None
     assert job.ask(Run.at, 2) is job.ask(Run.at, 2)
     assert job.ask(Run.at, 2).result().step == 2
+
+
+def test_what_only_the_machine_can_refuse_is_told_in_its_own_words(monkeypatch):
+    monkeypatch.setattr("lab.devices.jax.devices", lambda: [SimpleNamespace(platform="gpu")])
+    job = jobs.watch("reader", Settings(task="scalar", devices=2, microbatches=1))
+    assert job.ended.wait(30)
+    assert job.failure == "devices=2: there is 1 here; use at most 1, or set JAX_PLATFORMS=cpu to simulate more"
