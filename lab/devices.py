@@ -49,7 +49,8 @@ def check(number: int):
         if jax.devices()[0].platform == "cpu"
         else "set JAX_PLATFORMS=cpu to simulate more"
     )
-    require(number <= there, f"devices={number}: there {'is' if there == 1 else 'are'} {there} here; use at most {there}, or {more}")
+    are = "is" if there == 1 else "are"
+    require(number <= there, f"devices={number}: there {are} {there} here; use at most {there}, or {more}")
 
 
 def mesh(number: int) -> Mesh:
