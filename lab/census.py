@@ -56,7 +56,7 @@ class Census(NamedTuple):
         return self._asdict() | {"exponents": self.exponents[occurs], "entries": self.entries[occurs]}
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def _counted(recipe: Recipe, dtype: str):
     """The counting, compiled: (params, scale [], examples) -> sums over all microbatches, by name."""
 

@@ -33,7 +33,7 @@ class Plan:
         self.recipe = Recipe(
             task.loss, task.score, settings.reduction, settings.accumulator_dtype, settings.optimizer,
             settings.clip, settings.clip_at, settings.compute_dtype, settings.loss_scaling,
-            settings.devices, settings.device_reduction, settings.parallel,
+            settings.devices, settings.device_reduction, settings.parallel, tuple(settings.structure().values()),
         )  # fmt: skip
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
         self.window = updates // BLOCK * BLOCK

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 
-@functools.lru_cache(maxsize=32)
-def _mean_gradient(loss: Callable) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
+@functools.lru_cache(maxsize=24)
+def _mean_gradient(loss: Callable, shapes: tuple) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
     def mean_loss(params, batch):
         losses, weights = loss(params, batch)
         return losses.sum() / weights.sum(), weights.sum()
@@ -34,6 +34,8 @@ def gradient(loss: Callable, params: Any, batch: Mapping[str, Any]) -> tuple[np.
         array = np.asarray(array)
         return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
+    params, batch = jax.tree.map(wide, params), {name: wide(array) for name, array in batch.items()}
+    shapes = tuple(leaf.shape for leaf in jax.tree.leaves((params, batch)))
     with jax.enable_x64(True):
-        tree, weight = _mean_gradient(loss)(jax.tree.map(wide, params), {k: wide(v) for k, v in batch.items()})
+        tree, weight = _mean_gradient(loss, shapes)(params, batch)
         return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)]), float(weight)

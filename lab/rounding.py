@@ -31,7 +31,7 @@ class Rounding(NamedTuple):
     errors: dict[str, np.ndarray]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def _totals(recipe: Recipe):
     """Compiled: (params, pieces, ends [pieces, k], listed [c]) -> for every dtype the accumulated sums [k, c].
 

@@ -34,6 +34,8 @@ class Recipe(NamedTuple):
     devices: int
     device_reduction: str
     parallel: str
+    shapes: tuple[Any, ...]
+    """What shapes the arrays, so that a cache of programs keyed by recipes holds one program for each."""
 
     @property
     def axis(self) -> str | None:

@@ -2,6 +2,7 @@
 
 import hypothesis
 import jax
+import pytest
 
 import lab.devices  # noqa: F401  # asks for the simulated devices before any test can start JAX
 
@@ -10,3 +11,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_of_one_module():
+    """Compiled programs end with the module that needed them: each holds hundreds of memory maps, and those run out."""
+    yield
+    jax.clear_caches()
