@@ -241,5 +241,5 @@ def test_any_query_is_either_legal_or_refused(query):
 
 
 def test_powers_may_be_written_as_powers():
-    assert Settings(loss_scaling="static", loss_scale="2^10").loss_scale == 1024
-    assert Settings(loss_scaling="static", loss_scale="2^-24").loss_scale == 2.0**-24
+    assert Settings.from_words(["loss_scaling=static", "loss_scale=2^10"]).loss_scale == 1024
+    assert Settings.from_words(["loss_scaling=static", "loss_scale=2^-24"]).loss_scale == 2.0**-24
