@@ -16,6 +16,8 @@ from lab.choices import MOST_DEVICES
 from lab.key import require
 from lab.precision import EXACTLY
 
+KEPT = 24
+"""Compiled programs to keep of every kind. Each holds about 300 memory maps, and a process may have 65,530."""
 AXIS = "device"
 """The name of the device axis inside a program."""
 

@@ -95,7 +95,7 @@ def _broke(recipe: Recipe, names: list[str], seen: dict[str, np.ndarray], flags:
     return next((place for place in places if place), None)
 
 
-@functools.lru_cache(maxsize=24)
+@functools.lru_cache(maxsize=devices.KEPT)
 def _opened(recipe: Recipe):
     """The update with its insides, compiled over the devices.
 

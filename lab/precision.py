@@ -15,14 +15,12 @@ class Format(NamedTuple):
     largest: float
     smallest_normal: float
     smallest: float
-    digits: int
-    """Significant bits."""
 
 
 def format_of(dtype: str) -> Format:
     """What float32, float16 or bfloat16 holds; the smallest number is subnormal."""
     about = jnp.finfo(dtype)
-    return Format(float(about.max), float(about.smallest_normal), float(about.smallest_subnormal), about.nmant + 1)
+    return Format(float(about.max), float(about.smallest_normal), float(about.smallest_subnormal))
 
 
 def cast(tree: Any, dtype: Any) -> Any:

@@ -21,9 +21,6 @@ from lab.step import Examples, Numbers, Recipe, State, update
 BLOCK = 16
 """Updates between two measurements of the held-out examples."""
 
-KEPT = 24
-"""Compiled programs kept of every kind. Each holds about 300 memory maps, and a process may have 65,530."""
-
 TRACES: Counter[Recipe] = Counter()
 """How often the program of each recipe has been traced."""
 
@@ -154,7 +151,7 @@ def train(
     return lax.fori_loop(first // BLOCK, (last + BLOCK - 1) // BLOCK, block, (state, tape))
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=devices.KEPT)
 def program(recipe: Recipe, slots: int) -> Program:
     """The program of a recipe that keeps so many states; it is compiled once for each set of array shapes."""
 
