@@ -18,8 +18,14 @@ class Layout(NamedTuple):
     filled: np.ndarray
 
 
-def deal(batch_size: int, microbatches: int, groups: tuple[int, ...] | None = None) -> Layout:
-    """Contiguous microbatches, equal until the batch runs out, or of the sizes `groups` says."""
+def deal(batch_size: int, microbatches: int, groups: tuple[int, ...] | None = None, how: str = "contiguous") -> Layout:
+    """Contiguous microbatches, equal until the batch runs out, or of the sizes `groups` says; or strided, in turn."""
+    if how == "strided":
+        first = np.arange(microbatches)[:, None]
+        rows = first + microbatches * np.arange(-(-batch_size // microbatches))[None, :]
+        filled = rows < batch_size
+        last = np.where(first < batch_size, first + (batch_size - 1 - first) // microbatches * microbatches, first)
+        return Layout(np.minimum(np.minimum(rows, last), batch_size - 1).astype(np.int32), filled)
     if groups is None:
         size = -(-batch_size // microbatches)
         starts = np.arange(microbatches) * size
@@ -39,15 +45,22 @@ def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(examples).astype(np.int32)
 
 
-def stream(task: Task, seed: int, batch_size: int, first: int, updates: int) -> np.ndarray:
+def stream(
+    task: Task, seed: int, batch_size: int, first: int, updates: int, order: str = "shuffled"
+) -> np.ndarray:  # fmt: skip
     """The example of every place of `updates` batches from update `first` on [updates * batch_size].
 
     Epochs follow one another without a gap: a batch may end one and begin the next, and no example is dropped.
-    A task that trains on everything at once keeps the order in which it was given.
+    A batch of everything there is keeps the order in which it was given, unless it is sorted.
     """
     start, stop = first * batch_size, (first + updates) * batch_size
-    if batch_size == task.examples:
-        return np.tile(np.arange(batch_size, dtype=np.int32), updates)
-    epochs = range(start // task.examples, -(-stop // task.examples))
-    orders = np.concatenate([epoch_order(seed, epoch, task.examples) for epoch in epochs])
-    return orders[start - epochs.start * task.examples :][: stop - start]
+    if batch_size == task.examples or order == "fixed":
+        taken = (np.arange(start, stop) % task.examples).astype(np.int32)
+    else:
+        epochs = range(start // task.examples, -(-stop // task.examples))
+        orders = np.concatenate([epoch_order(seed, epoch, task.examples) for epoch in epochs])
+        taken = orders[start - epochs.start * task.examples :][: stop - start]
+    if order != "sorted" or task.sizes is None:
+        return taken
+    batches = taken.reshape(updates, batch_size)
+    return np.take_along_axis(batches, task.sizes[batches].argsort(axis=1, kind="stable"), axis=1).ravel()

@@ -64,9 +64,10 @@ def _counted(recipe: Recipe, dtype: str):
         precise, coarse = cast(params, jnp.float32), cast(params, dtype)
 
         def count(counts, microbatch):
-            batch = Examples(examples.data, *microbatch)
-            _, _, gradient = backward(recipe, precise, jnp.float32(1), batch)
-            _, _, rounded_throughout = backward(recipe, coarse, scale, batch)
+            rows, filled = microbatch
+            batch = examples._replace(rows=rows, filled=filled)
+            gradient = backward(recipe, precise, jnp.float32(1), batch).gradient
+            rounded_throughout = backward(recipe, coarse, scale, batch).gradient
             entries = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(gradient)])
             rounded = cast(entries * scale, dtype)
             here = {

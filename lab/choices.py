@@ -1,6 +1,6 @@
 """The names a setting can take, and the groups of them that other settings ask about."""
 
-TASKS = ("scalar", "hand", "linear", "digits")
+TASKS = ("scalar", "hand", "linear", "points", "digits")
 REDUCTIONS = ("mean", "sum", "mean_of_means", "sum_of_means")
 DTYPES = ("float32", "float16", "bfloat16")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lion")
@@ -14,11 +14,19 @@ DEVICE_REDUCTIONS = ("global", "mean", "sum", "none")
 PARALLEL = ("pmap", "shard_map", "auto")
 LOSS_SCALINGS = ("none", "static", "dynamic")
 
+SHAPES = ("moons", "circles", "spiral")
+NORMS = ("none", "layer", "batch")
+ORDERS = ("shuffled", "sorted", "fixed")
+DEALS = ("contiguous", "strided")
+DROPOUT_KEYS = ("distinct", "shared")
+
 MOST_MICROBATCHES = 1024
 MOST_DEVICES = 8
 
 WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
 DECAYED = ("exponential", "staircase", "piecewise")
 REPEATED = ("staircase", "restarts")
-SAMPLED = ("linear", "digits")
+SAMPLED = ("linear", "points", "digits")
 """Tasks that draw batches from a data set; the others use everything typed, every update."""
+NETWORKS = ("points", "digits")
+"""Tasks whose model is a multilayer perceptron."""

@@ -12,7 +12,9 @@ from lab.record import Record
 from lab.run import Run, Training
 from lab.settings import Settings
 
-SHARED = ("task", "xs", "ys", "gradients", "w", "noise", "hidden", "batch_size", "steps", "seed")
+SHARED = (
+    "task", "xs", "ys", "gradients", "w", "shape", "noise", "hidden", "batch_size", "order", "steps", "seed",
+)  # fmt: skip
 """Keys both sides must agree on, or they would not see the same batches from the same start."""
 MEASURED = 1000
 """The parameters of both are compared before this many updates at most."""

@@ -13,7 +13,7 @@ from lab.choices import DEVICE_REDUCTIONS, REDUCTIONS
 from lab.clipping import cosine, norm
 from lab.opened import Agreement, Break, Device, Microbatch, Update, Vector
 from lab.precision import cast
-from lab.step import Examples, Numbers, Recipe, State, backward, clips_microbatches, stages, update, zeros
+from lab.step import Examples, Numbers, Recipe, State, backward, clips_microbatches, context, stages, update, zeros
 
 LISTED = 32
 """Vectors are given in full up to this many parameters; beyond it, a few named coordinates."""
@@ -65,7 +65,18 @@ def first_of(tree: Any) -> Any:
 def all_microbatches(examples: Examples) -> Examples:
     """The microbatches of all devices, one after the other [d * m, b]."""
     rows, filled = (np.asarray(x).reshape(-1, x.shape[-1]) for x in (examples.rows, examples.filled))
-    return Examples(examples.data, jnp.asarray(rows), jnp.asarray(filled))
+    return examples._replace(rows=jnp.asarray(rows), filled=jnp.asarray(filled))
+
+
+def whole_batch(recipe: Recipe, params: Any, examples: Examples) -> tuple[np.ndarray, float]:
+    """Float64 gradient [p] of the mean loss of all microbatches' examples at once, and their weight.
+
+    What is drawn for an example is what distinct keys would draw.
+    """
+    rows = jnp.asarray(np.asarray(examples.rows)[np.asarray(examples.filled)])
+    at_once = examples._replace(rows=rows, filled=jnp.ones(len(rows), bool))
+    batch = {name: np.asarray(array)[np.asarray(rows)] for name, array in examples.data.items()}
+    return reference.gradient(recipe.loss, params, batch, context(recipe._replace(dropout_keys="distinct"), at_once))
 
 
 def _broke(recipe: Recipe, names: list[str], seen: dict[str, np.ndarray], flags: list[np.ndarray]) -> Break | None:
@@ -99,10 +110,10 @@ def _broke(recipe: Recipe, names: list[str], seen: dict[str, np.ndarray], flags:
 def _opened(recipe: Recipe):
     """The update with its insides, compiled over the devices.
 
-    (state, rows, filled, data, numbers, rate, full [p], listed [c]) -> what `look` tells, by name, each [d, ...].
+    (state, rows, filled, data, draw, numbers, rate, full [p], listed [c]) -> what `look` tells, by name, each [d, ...].
     """
 
-    def opened(state: State, rows, filled, data, numbers: Numbers, rate, full, listed):
+    def opened(state: State, rows, filled, data, draw, numbers: Numbers, rate, full, listed):
         def flat(tree):
             return ravel_pytree(tree)[0]
 
@@ -115,7 +126,8 @@ def _opened(recipe: Recipe):
         precise = cast(state.params, jnp.float32)
 
         def both(totals, microbatch):
-            _, weight, gradient = backward(recipe, precise, jnp.float32(1), Examples(data, *microbatch))
+            own = Examples(data, *microbatch, draw=draw)
+            _, weight, gradient, _ = backward(recipe, precise, jnp.float32(1), own)
             adds = [reduction.contribution(kind, gradient, weight) for kind in ("sum", "sum_of_means")]
             return jax.tree.map(jnp.add, totals, (*adds, weight)), None
 
@@ -137,7 +149,7 @@ def _opened(recipe: Recipe):
                 "gradient_is": finite(gradient), "total_is": finite(total),
             }  # fmt: skip
 
-        _, row, seen = update(recipe, numbers, rate, state, Examples(data, rows, filled), watch)
+        _, row, seen = update(recipe, numbers, rate, state, Examples(data, rows, filled, draw), watch)
         ways = DEVICE_REDUCTIONS if recipe.axis else ("none",)
         return {
             "microbatches": seen.microbatches,
@@ -150,25 +162,22 @@ def _opened(recipe: Recipe):
             "row": row,
         }
 
-    return devices.over(opened, recipe.devices, recipe.parallel, (0, 1, 2), 8)
+    return devices.over(opened, recipe.devices, recipe.parallel, (0, 1, 2), 9)
 
 
 def look(inputs: Inputs, state: State, step: int) -> Update:
     """Open the update that `inputs` and `state` determine."""
     recipe, numbers, rate, examples = inputs
     filled = np.asarray(examples.filled)
-    rows = np.asarray(examples.rows)[filled]
     params = first_of(state.params)
-    full, weight = reference.gradient(
-        recipe.loss, params, {name: np.asarray(array)[rows] for name, array in examples.data.items()}
-    )
+    full, weight = whole_batch(recipe, params, examples)
     complete = len(full) <= LISTED
     listed = np.arange(len(full)) if complete else np.argsort(-np.abs(full), kind="stable")[:NAMED]
     with np.errstate(over="ignore"):
         narrow = full.astype(np.float32)
     placed = devices.place((state, examples.rows, examples.filled), recipe.devices)
     told = jax.device_get(
-        _opened(recipe)(*placed, examples.data, numbers, rate, jnp.asarray(narrow), jnp.asarray(listed))
+        _opened(recipe)(*placed, examples.data, examples.draw, numbers, rate, jnp.asarray(narrow), jnp.asarray(listed))
     )
     seen, row = told["microbatches"], told["row"]
 

@@ -9,7 +9,7 @@ from lab.microscope import Inputs
 from lab.precision import cast
 from lab.program import BLOCK, Data, Share, Tape, program
 from lab.settings import Settings
-from lab.step import Examples, Numbers, Recipe, State
+from lab.step import Draw, Examples, Numbers, Recipe, State
 
 WINDOW, WINDOW_EXAMPLES = 16_384, 2**20
 """One call of the program covers at most this many updates, and this many examples (an order of 4 MiB)."""
@@ -31,8 +31,8 @@ class Plan:
         self.settings = settings
         self.task = task = tasks.load(settings)
         self.recipe = Recipe(
-            task.loss, task.score, settings.reduction, settings.accumulator_dtype, settings.optimizer,
-            settings.clip, settings.clip_at, settings.compute_dtype, settings.loss_scaling,
+            task.loss, task.score, task.draws, settings.dropout_keys, settings.reduction, settings.accumulator_dtype,
+            settings.optimizer, settings.clip, settings.clip_at, settings.compute_dtype, settings.loss_scaling,
             settings.devices, settings.device_reduction, settings.parallel, tuple(settings.structure().values()),
         )  # fmt: skip
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
@@ -43,11 +43,13 @@ class Plan:
             jnp.float32(settings.clip_threshold),
             jnp.float32(settings.weight_decay),
             jnp.int32(settings.growth_interval),
+            jnp.float32(settings.dropout),
+            jnp.uint32(settings.seed),
         )
         with jax.numpy_dtype_promotion("standard"):
             params = cast(task.init(jax.random.key(settings.seed)), settings.param_dtype)
         state = State(
-            params, optimizers.init(settings.optimizer, params),
+            params, jax.tree.map(jnp.asarray, task.statistics), optimizers.init(settings.optimizer, params),
             scaling.init(settings.loss_scaling, settings.loss_scale), jnp.int32(0),
         )  # fmt: skip
         bytes_each = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) * settings.devices
@@ -59,7 +61,7 @@ class Plan:
     def _dealt(self) -> Share:
         """What every device has for itself: its places in the batch, and its part of the held-out examples."""
         settings, number = self.settings, self.settings.devices
-        layout = batches.deal(settings.batch_size, number * settings.microbatches, self.task.groups)
+        layout = batches.deal(settings.batch_size, number * settings.microbatches, self.task.groups, settings.deal)
         held_out = self.task.held_out
         parts = batches.deal(len(next(iter(held_out.values()))) if held_out else 1, number)
 
@@ -92,14 +94,19 @@ class Plan:
         settings, first, updates = self.settings, window * self.window, self.updates(window)
         applied = int(state.applied[0])
         stream = np.zeros(self.window * settings.batch_size, np.int32)
-        order = batches.stream(self.task, settings.seed, settings.batch_size, first, updates)
+        order = self._order(first, updates)
         stream[: len(order)] = order
         rates = np.zeros(self.window, np.float32)
         rates[:updates] = schedules.rates(settings, applied, updates)
         return Data(
-            self._train, jnp.asarray(stream), jnp.asarray(rates), jnp.int32(applied), jnp.int32(self._stride(window)),
-            self._numbers,
+            self._train, jnp.asarray(stream), jnp.asarray(rates), jnp.int32(applied), jnp.int32(first),
+            jnp.int32(self._stride(window)), self._numbers,
         )  # fmt: skip
+
+    def _order(self, first: int, updates: int) -> np.ndarray:
+        """The example in every place of the batches of some updates."""
+        settings = self.settings
+        return batches.stream(self.task, settings.seed, settings.batch_size, first, updates, settings.order)
 
     def blank(self, data: Data) -> Tape:
         """A tape with nothing on it."""
@@ -125,7 +132,8 @@ class Plan:
     def inputs(self, step: int, state: State) -> Inputs:
         """What update `step` reads besides the state before it."""
         settings = self.settings
-        order = jnp.asarray(batches.stream(self.task, settings.seed, settings.batch_size, step, 1))
+        order = jnp.asarray(self._order(step, 1))
         rate = jnp.float32(schedules.rates(settings, int(state.applied[0]), 1)[0])
-        examples = Examples(self._train, order[self.share.rows], self.share.filled)
+        draw = Draw(self._numbers.seed, jnp.int32(step), self._numbers.dropout)
+        examples = Examples(self._train, order[self.share.rows], self.share.filled, draw)
         return Inputs(self.recipe, self._numbers, rate, examples)

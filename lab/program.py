@@ -16,7 +16,8 @@ from jax import lax
 from lab import devices
 from lab.precision import cast
 from lab.reduction import over_devices
-from lab.step import Examples, Numbers, Recipe, State, update
+from lab.step import Draw, Examples, Numbers, Recipe, State, update
+from lab.task import Context
 
 BLOCK = 16
 """Updates between two measurements of the held-out examples."""
@@ -49,6 +50,8 @@ class Data(NamedTuple):
     """Learning rate of every applied update [updates], from the first of them."""
     applied: jax.Array
     """Updates applied before the first rate []."""
+    updates: jax.Array
+    """Updates done before the first batch []."""
     stride: jax.Array
     """Blocks from one snapshot to the next []."""
     numbers: Numbers
@@ -81,7 +84,8 @@ def measure(recipe: Recipe, state: State, share: Share) -> dict[str, jax.Array]:
     if share.held_out is None:
         return {}
     computing = cast(state.params, recipe.compute_dtype)
-    losses, weights = recipe.loss(computing, share.held_out)
+    context = Context(share.held_out_filled, statistics=state.statistics)
+    losses, weights, _ = recipe.loss(computing, share.held_out, context)
     losses, weights = (jnp.where(share.held_out_filled, x, jnp.zeros_like(x)) for x in (losses, weights))
 
     def mean(of, weight):
@@ -90,7 +94,7 @@ def measure(recipe: Recipe, state: State, share: Share) -> dict[str, jax.Array]:
     measured = {"loss": mean(losses, weights)}
     if recipe.score is not None:
         counts = share.held_out_filled.astype(jnp.float32)
-        measured["accuracy"] = mean(recipe.score(computing, share.held_out) * counts, counts)
+        measured["accuracy"] = mean(recipe.score(computing, share.held_out, context) * counts, counts)
     return measured
 
 
@@ -98,7 +102,8 @@ def one(recipe: Recipe, share: Share, data: Data, state: State, i: jax.Array) ->
     """Update number i of the stream, and its row of the record."""
     batch_size = data.stream.shape[0] // data.rates.shape[0]
     order = lax.dynamic_slice_in_dim(data.stream, i * batch_size, batch_size)
-    examples = Examples(data.train, order[share.rows], share.filled)
+    draw = Draw(data.numbers.seed, data.updates + i, data.numbers.dropout)
+    examples = Examples(data.train, order[share.rows], share.filled, draw)
     after, row, _ = update(recipe, data.numbers, data.rates[state.applied - data.applied], state, examples)
     return after, row
 

@@ -10,21 +10,22 @@ import numpy as np
 
 
 @functools.lru_cache(maxsize=24)
-def _mean_gradient(loss: Callable, shapes: tuple) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
-    def mean_loss(params, batch):
-        losses, weights = loss(params, batch)
+def _mean_gradient(loss: Callable, shapes: tuple) -> Callable[[Any, Mapping[str, Any], Any], tuple[Any, Any]]:
+    def mean_loss(params, batch, context):
+        losses, weights, _ = loss(params, batch, context)
         return losses.sum() / weights.sum(), weights.sum()
 
     return jax.jit(jax.grad(mean_loss, has_aux=True))
 
 
-def gradient(loss: Callable, params: Any, batch: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+def gradient(loss: Callable, params: Any, batch: Mapping[str, Any], context: Any) -> tuple[np.ndarray, float]:
     """Gradient of the mean loss of all examples at once, and their weight.
 
     Args:
         loss: the task's loss.
         params: pytree of arrays.
         batch: the examples [n, ...], none of them padding.
+        context: what else the loss depends on.
 
     Returns:
         The gradient as one vector [p], float64, in the order of `jax.tree.leaves`; and the sum of weights.
@@ -37,5 +38,5 @@ def gradient(loss: Callable, params: Any, batch: Mapping[str, Any]) -> tuple[np.
     params, batch = jax.tree.map(wide, params), {name: wide(array) for name, array in batch.items()}
     shapes = tuple(leaf.shape for leaf in jax.tree.leaves((params, batch)))
     with jax.enable_x64(True):
-        tree, weight = _mean_gradient(loss, shapes)(params, batch)
+        tree, weight = _mean_gradient(loss, shapes)(params, batch, context)
         return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)]), float(weight)

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lab import batches, reference
+from lab import batches
 from lab.choices import DTYPES
-from lab.microscope import Inputs, first_of
+from lab.microscope import Inputs, first_of, whole_batch
 from lab.precision import EXACTLY, add, cast
 from lab.step import Examples, Recipe, State, backward
 
@@ -42,7 +42,8 @@ def _totals(recipe: Recipe):
         def take(carry, piece):
             rows, filled, ended = piece
             microbatch, accumulators = carry
-            _, _, gradient = backward(recipe, params, jnp.float32(1), Examples(pieces.data, rows, filled))
+            own = pieces._replace(rows=rows, filled=filled)
+            gradient = backward(recipe, params, jnp.float32(1), own).gradient
             entries = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(gradient)])[listed]
             microbatch = microbatch + entries[None, :]
             added = {
@@ -63,16 +64,16 @@ def measure(inputs: Inputs, state: State) -> Rounding:
 
     The pieces' gradients are float32, so that only the accumulator rounds.
     """
-    recipe, data, params = inputs.recipe, inputs.examples.data, first_of(state).params
-    rows = np.asarray(inputs.examples.rows)[np.asarray(inputs.examples.filled)]
+    recipe, examples, params = inputs.recipe, inputs.examples, first_of(state).params
+    rows = np.asarray(examples.rows)[np.asarray(examples.filled)]
     layout = batches.deal(len(rows), min(PIECES, len(rows)), None)
     number = len(layout.rows)
     counts = 2 ** np.arange(number.bit_length())
     last = [np.linspace(0, number, count + 1).astype(int)[1:] - 1 for count in counts]
     ends = np.stack([np.isin(np.arange(number), ending) for ending in last], axis=1)
-    full, weight = reference.gradient(recipe.loss, params, {k: np.asarray(v)[rows] for k, v in data.items()})
+    full, weight = whole_batch(recipe, params, examples)
     listed = np.unique(np.linspace(0, len(full) - 1, min(len(full), COORDINATES)).astype(int))
-    pieces = Examples(data, jnp.asarray(rows[layout.rows]), jnp.asarray(layout.filled))
+    pieces = examples._replace(rows=jnp.asarray(rows[layout.rows]), filled=jnp.asarray(layout.filled))
     found = jax.device_get(
         _totals(recipe)(cast(params, jnp.float32), pieces, jnp.asarray(ends), jnp.asarray(listed, jnp.int32))
     )

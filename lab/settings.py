@@ -14,18 +14,24 @@ from lab import consistency
 from lab.choices import (
     CLIP_PLACES,
     CLIPS,
+    DEALS,
     DECAYED,
     DEVICE_REDUCTIONS,
+    DROPOUT_KEYS,
     DTYPES,
     LOSS_SCALINGS,
     MOST_DEVICES,
     MOST_MICROBATCHES,
+    NETWORKS,
+    NORMS,
     OPTIMIZERS,
+    ORDERS,
     PARALLEL,
     REDUCTIONS,
     REPEATED,
     SAMPLED,
     SCHEDULES,
+    SHAPES,
     TASKS,
     WARMED_UP,
 )  # fmt: skip
@@ -75,25 +81,57 @@ class Settings:
         "1", "task", "The parameter before the first update: one number, or one for each coordinate.",
         parse=parse_numbers, form=NUMBERS, used=lambda s: s.task in ("scalar", "hand"),
     )  # fmt: skip
+    shape: str = key(
+        "moons", "task", "Where the points of the two classes lie.", choices=SHAPES,
+        used=lambda s: s.task == "points",
+    )  # fmt: skip
     noise: float = key(
-        0.1, "task", "Standard deviation of the noise added to every target.", low=0, high=100,
-        used=lambda s: s.task == "linear",
+        0.1, "task", "Standard deviation of the noise added to every target, or to both coordinates of every point.",
+        low=0, high=100, used=lambda s: s.task in ("linear", "points"),
     )  # fmt: skip
     hidden: str = key(
         "64,64", "task", "Width of each hidden layer; empty for none.", parse=parse_widths,
         form="up to 4 whole numbers from 1 to 1024 with commas between them",
-        used=lambda s: s.task == "digits", structure=True,
+        by_task={"points": "16,16"}, used=lambda s: s.task in NETWORKS, structure=True,
+    )  # fmt: skip
+    norm: str = key(
+        "none", "task",
+        "Normalises every hidden layer. layer: each example by itself. batch: over the examples of a microbatch, "
+        "so that cutting the batch changes the gradient.",
+        choices=NORMS, used=lambda s: s.task in NETWORKS, structure=True,
+    )  # fmt: skip
+    dropout: float = key(
+        0.0, "task", "Probability with which each hidden unit is left out of an update.", low=0, high=0.95,
+        used=lambda s: s.task in NETWORKS,
+    )  # fmt: skip
+    dropout_keys: str = key(
+        "distinct", "task",
+        "What a dropout mask is drawn from. distinct: the example, so that neither the cut nor the devices change it "
+        "(right). shared: the place in the microbatch, so that every microbatch and device drops the same units.",
+        choices=DROPOUT_KEYS, used=lambda s: s.dropout > 0 and s.task in NETWORKS, structure=True,
     )  # fmt: skip
 
     batch_size: int = key(
         256, "batch", "Examples in one update, over all microbatches.", low=1, high=4000,
-        by_task={"linear": 100}, high_by_task={"linear": 1000, "digits": 1442},
+        by_task={"linear": 100, "points": 64}, high_by_task={"linear": 1000, "points": 400, "digits": 1442},
         cure="a batch cannot hold more examples than there are to train on", used=lambda s: s.task in SAMPLED,
         structure=True,
     )  # fmt: skip
     microbatches: int = key(
         8, "batch", "Pieces each device's share of the batch is cut into; the gradient is taken piece by piece.",
-        low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4}, structure=True,
+        low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4, "points": 4}, structure=True,
+    )  # fmt: skip
+    order: str = key(
+        "shuffled", "batch",
+        "The order of the examples. shuffled: drawn anew every epoch. sorted: the same batches, each sorted by label, "
+        "target or length, so that microbatches differ as much as they can. fixed: as the data come.",
+        choices=ORDERS, used=lambda s: s.task in SAMPLED,
+    )  # fmt: skip
+    deal: str = key(
+        "contiguous", "batch",
+        "How a batch is dealt to the microbatches. contiguous: the first ones to the first. strided: in turn, like "
+        "cards.",
+        choices=DEALS, used=lambda s: s.task != "hand",
     )  # fmt: skip
     reduction: str = key(
         "mean", "batch",

@@ -16,14 +16,19 @@ from lab.clipping import CLIPS, cosine, norm, shortened
 from lab.devices import AXIS
 from lab.precision import add, cast, cast_like
 from lab.scaling import Scale
-from lab.task import Batch, Params
+from lab.task import Batch, Context, Losses, Params
+
+MEMORY = 0.1
+"""How far an update moves the running statistics towards those it saw."""
 
 
 class Recipe(NamedTuple):
     """What shapes the compiled program, besides the shapes of the arrays."""
 
-    loss: Callable[[Params, Batch], tuple[jax.Array, jax.Array]]
-    score: Callable[[Params, Batch], jax.Array] | None
+    loss: Callable[[Params, Batch, Context], Losses]
+    score: Callable[[Params, Batch, Context], jax.Array] | None
+    draws: bool
+    dropout_keys: str
     reduction: str
     accumulator_dtype: str
     optimizer: str
@@ -47,6 +52,7 @@ class State(NamedTuple):
     """What one update hands to the next; `applied` counts the updates that were not skipped, int32 []."""
 
     params: Params
+    statistics: Any
     optimizer: Any
     scale: Scale
     applied: jax.Array
@@ -58,6 +64,16 @@ class Numbers(NamedTuple):
     clip_threshold: jax.Array
     weight_decay: jax.Array
     growth_interval: jax.Array
+    dropout: jax.Array
+    seed: jax.Array
+
+
+class Draw(NamedTuple):
+    """What the random numbers of an update come from: the run's seed [], the update [], the dropout rate []."""
+
+    seed: jax.Array
+    update: jax.Array
+    dropout: jax.Array
 
 
 class Examples(NamedTuple):
@@ -66,6 +82,7 @@ class Examples(NamedTuple):
     data: Batch
     rows: jax.Array
     filled: jax.Array
+    draw: Draw
 
 
 class Totals(NamedTuple):
@@ -73,6 +90,7 @@ class Totals(NamedTuple):
 
     accumulator: Any
     unclipped: Any
+    observed: Any
     objective: jax.Array
     loss: jax.Array
     weight: jax.Array
@@ -105,21 +123,48 @@ def stages(recipe: Recipe) -> tuple[str, ...]:
     return ("accumulate", *reduced, *between, "optimizer", "learning_rate", "update")
 
 
-def backward(recipe: Recipe, params: Params, scale: jax.Array, examples: Examples) -> tuple[jax.Array, jax.Array, Any]:
-    """Loss sum [], weight [] and `scale` times the gradient of the loss sum, of the examples in rows [b] where filled.
+class Backward(NamedTuple):
+    """What a backward pass over some examples gives: sums over them.
 
-    The gradient has the dtype of `params`; loss, weight and the multiplication by the scale are float32.
+    Attributes:
+        loss, weight: float32 [].
+        gradient: of `scale` times the loss sum, in the dtype of the parameters.
+        observed: for the running statistics.
     """
+
+    loss: jax.Array
+    weight: jax.Array
+    gradient: Any
+    observed: Any
+
+
+def context(recipe: Recipe, examples: Examples) -> Context:
+    """What the loss of the examples in rows [b] may depend on while training.
+
+    A distinct key is folded from the example, so that neither the cut nor the devices change what is drawn for it; a
+    shared one from its place, the same in every microbatch and on every device.
+    """
+    if not recipe.draws:
+        return Context(examples.filled)
+    draw = examples.draw
+    key = jax.random.fold_in(jax.random.key(draw.seed), draw.update)
+    marks = examples.rows if recipe.dropout_keys == "distinct" else jnp.arange(len(examples.rows))
+    keys = jax.vmap(lambda mark: jax.random.fold_in(key, mark))(marks)
+    return Context(examples.filled, keys, draw.dropout)
+
+
+def backward(recipe: Recipe, params: Params, scale: jax.Array, examples: Examples) -> Backward:
+    """The backward pass of `scale` times the loss sum of the examples in rows [b] where filled [b]."""
 
     def scaled_loss(params):
         batch = {name: array[examples.rows] for name, array in examples.data.items()}
-        losses, weights = recipe.loss(params, batch)
-        losses, weights = (jnp.where(examples.filled, x, jnp.zeros_like(x)) for x in (losses, weights))
-        loss = losses.sum()
-        return loss * scale, (loss, weights.sum())
+        each, weights, observed = recipe.loss(params, batch, context(recipe, examples))
+        each, weights = (jnp.where(examples.filled, x, jnp.zeros_like(x)) for x in (each, weights))
+        loss = each.sum()
+        return loss * scale, (loss, weights.sum(), observed)
 
-    (_, (loss, weight)), gradient = jax.value_and_grad(scaled_loss, has_aux=True)(params)
-    return loss, weight, gradient
+    (_, (loss, weight, observed)), gradient = jax.value_and_grad(scaled_loss, has_aux=True)(params)
+    return Backward(loss, weight, gradient, observed)
 
 
 def clip_own(recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, by: jax.Array) -> tuple[Any, jax.Array]:
@@ -149,6 +194,13 @@ def all_finite(tree: Any) -> jax.Array:
 def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
     """Whether it holds on every device, bool []."""
     return lax.psum((~holds).astype(jnp.int32), axis) == 0 if axis else holds
+
+
+def remembered(recipe: Recipe, statistics: Any, totals: Totals) -> Any:
+    """The running statistics moved a tenth of the way to those of this update's examples: once, however it was cut."""
+    how = "none" if recipe.device_reduction == "none" else "global"
+    now = reduction.over_devices(how, "mean", totals.observed, totals.weight, 1, recipe.axis)
+    return jax.tree.map(lambda old, new: old + MEMORY * (new - old), statistics, now)
 
 
 def spread(params: Params, axis: str) -> jax.Array:
@@ -188,7 +240,8 @@ def update(
 
     def accumulate(totals: Totals, microbatch):
         rows, filled = microbatch
-        loss, weight, gradient = backward(recipe, computing, scale, Examples(examples.data, rows, filled))
+        own = examples._replace(rows=rows, filled=filled)
+        loss, weight, gradient, observed = backward(recipe, computing, scale, own)
         adds = reduction.contribution(recipe.reduction, gradient, weight)
         unclipped, clipped = (), jnp.float32(0)
         if at_microbatch:
@@ -201,6 +254,7 @@ def update(
         after = Totals(
             accumulator=accumulator,
             unclipped=unclipped,
+            observed=jax.tree.map(jnp.add, totals.observed, observed),
             objective=totals.objective + reduction.contribution(recipe.reduction, loss, weight),
             loss=totals.loss + jnp.where(weight > 0, loss, 0),
             weight=totals.weight + weight,
@@ -209,7 +263,8 @@ def update(
         return after, watch and watch(loss, weight, gradient, adds, accumulator)
 
     empty = zeros(params, recipe.accumulator_dtype)
-    nothing = Totals(empty, zeros(params, jnp.float32) if at_microbatch else (), *[jnp.float32(0)] * 4)
+    unclipped = zeros(params, jnp.float32) if at_microbatch else ()
+    nothing = Totals(empty, unclipped, zeros(state.statistics), *[jnp.float32(0)] * 4)
     totals, watched = lax.scan(accumulate, nothing, (examples.rows, examples.filled))
 
     def reduce(total, kind=recipe.device_reduction):
@@ -253,6 +308,7 @@ def update(
     applied = unless_skipped(step, zeros(params))
     after = State(
         params=unless_skipped(add(params, applied), params),
+        statistics=unless_skipped(remembered(recipe, state.statistics, totals), state.statistics),
         optimizer=unless_skipped(optimizer, state.optimizer),
         scale=scaling.adjust(recipe.loss_scaling, state.scale, finite, numbers.growth_interval),
         applied=state.applied + (~skipped).astype(jnp.int32),

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.batches import deal, stream
-from lab.task import Task
+from lab.task import Losses, Task
 
 
 def a_task(examples: int) -> Task:
-    return Task(lambda key: {}, lambda params, batch: (jnp.zeros(1), jnp.ones(1)), None, {"x": np.zeros(examples)})
+    return Task(lambda key: {}, lambda *given: Losses(jnp.zeros(1), jnp.ones(1)), None, {"x": np.zeros(examples)})
 
 
 @given(st.integers(1, 300), st.integers(1, 400))

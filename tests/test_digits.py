@@ -9,7 +9,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 from lab import Settings, tasks
+from lab.task import Context
 from lab.tasks import digits
+from lab.tasks.classifier import functions
+
+PLAIN = functions("none")
 
 
 def test_the_file_is_the_uci_set_unchanged():
@@ -46,8 +50,9 @@ def test_the_loss_is_the_cross_entropy(dtype, scale):
     weight = (scale * draw.standard_normal((64, 10))).astype(dtype)
     x, y = draw.random((20, 64)).astype(dtype), draw.integers(0, 10, 20)
     params = [{"weight": jnp.asarray(weight), "bias": jnp.zeros(10, dtype)}]
-    losses, weights = digits.loss(params, {"x": jnp.asarray(x), "y": jnp.asarray(y, jnp.int32)})
-    scores = np.asarray(digits.logits(params, jnp.asarray(x)), np.float64)
+    batch, everything = {"x": jnp.asarray(x), "y": jnp.asarray(y, jnp.int32)}, Context(jnp.ones(20, bool))
+    losses, weights, _ = PLAIN.loss(params, batch, everything)
+    scores = np.asarray(PLAIN.logits(params, batch, everything), np.float64)
     scores -= scores.max(axis=1, keepdims=True)
     want = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(20), y]
     assert losses.dtype == jnp.float32 and weights.tolist() == [1] * 20
@@ -56,7 +61,8 @@ def test_the_loss_is_the_cross_entropy(dtype, scale):
 
 def test_a_well_learned_example_keeps_its_digits():
     params = [{"weight": jnp.zeros((64, 10)), "bias": jnp.zeros(10).at[3].set(40)}]
-    losses, _ = digits.loss(params, {"x": jnp.zeros((2, 64)), "y": jnp.int32([3, 4])})
+    batch = {"x": jnp.zeros((2, 64)), "y": jnp.int32([3, 4])}
+    losses = PLAIN.loss(params, batch, Context(jnp.ones(2, bool))).each
     np.testing.assert_allclose(losses, [9 * np.exp(-40), 40], rtol=1e-5)
 
 

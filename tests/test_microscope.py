@@ -3,6 +3,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
@@ -12,6 +13,7 @@ from lab.microscope import agreement
 from lab.plan import Plan
 from lab.record import to_json
 from lab.reference import gradient
+from lab.task import Context
 
 
 def look(settings: Settings) -> Update:
@@ -128,7 +130,8 @@ def test_the_reference_agrees_with_numpy(keys):
     settings, draw = Settings(**keys), np.random.default_rng(1)
     start = microscope.first_of(Plan(settings).start.params)
     params = jax.tree.map(lambda x: np.asarray(x) + draw.standard_normal(x.shape).astype(np.float32), start)
-    got, weight = gradient(tasks.load(settings).loss, params, first_batch(settings))
+    everything = Context(jnp.ones(settings.batch_size, bool))
+    got, weight = gradient(tasks.load(settings).loss, params, first_batch(settings), everything)
     assert weight == settings.batch_size and got.dtype == np.float64
     np.testing.assert_allclose(got, full_batch(settings, params), rtol=1e-10, atol=1e-12)
 

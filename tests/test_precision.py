@@ -14,7 +14,8 @@ from lab.microscope import all_microbatches, first_of
 from lab.plan import Plan
 from lab.precision import format_of
 from lab.step import update
-from lab.tasks import digits
+from lab.task import Context
+from lab.tasks.classifier import functions
 
 NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 HALVES = ("float16", "bfloat16")
@@ -165,8 +166,8 @@ def test_the_loss_is_scaled_in_float32():
 
 def test_cross_entropy_of_half_precision_logits_is_finite_and_right():
     params = [{"weight": jnp.zeros((64, 10), jnp.float16), "bias": jnp.array([0, 20] + [-30] * 8, jnp.float16)}]
-    batch = {"x": jnp.zeros((1, 64)), "y": jnp.zeros(1, jnp.int32)}
-    loss, gradient = jax.value_and_grad(lambda p: digits.loss(p, batch)[0].sum())(params)
+    batch, loss = {"x": jnp.zeros((1, 64)), "y": jnp.zeros(1, jnp.int32)}, functions("none").loss
+    loss, gradient = jax.value_and_grad(lambda p: loss(p, batch, Context(jnp.ones(1, bool))).each.sum())(params)
     assert float(loss) == pytest.approx(20)
     assert gradient[0]["bias"][:2].tolist() == pytest.approx([-1, 1], abs=1e-3)
     assert gradient[0]["bias"].dtype == jnp.float16

@@ -10,13 +10,35 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lab import Settings, SettingsError, files, tasks
-from lab.choices import CLIPS, OPTIMIZERS, REDUCTIONS, SAMPLED, SCHEDULES, TASKS, WARMED_UP
+from lab.choices import (
+    CLIPS,
+    DEALS,
+    DROPOUT_KEYS,
+    NORMS,
+    OPTIMIZERS,
+    ORDERS,
+    REDUCTIONS,
+    SAMPLED,
+    SCHEDULES,
+    SHAPES,
+    TASKS,
+    WARMED_UP,
+)  # fmt: skip
 from lab.settings import KEYS, about_key
 
 DEFAULTS = {
     "digits": {
         "batch_size": 256,
         "microbatches": 8,
+        "optimizer": "adam",
+        "learning_rate": 0.01,
+        "schedule": "cosine",
+        "steps": 300,
+    },
+    "points": {
+        "batch_size": 64,
+        "microbatches": 4,
+        "hidden": "16,16",
         "optimizer": "adam",
         "learning_rate": 0.01,
         "schedule": "cosine",
@@ -75,7 +97,9 @@ def legal(draw) -> Settings:
         keys["microbatches"] = draw(st.integers(1, 1024))
     optional = {
         "noise": st.floats(0, 100),
-        "hidden": st.lists(st.integers(1, 1024), max_size=4),
+        "hidden": st.lists(st.integers(1, 1024), max_size=4), "shape": st.sampled_from(SHAPES),
+        "norm": st.sampled_from(NORMS), "dropout": st.floats(0, 0.95), "order": st.sampled_from(ORDERS),
+        "dropout_keys": st.sampled_from(DROPOUT_KEYS), "deal": st.sampled_from(DEALS),
         "reduction": st.sampled_from(REDUCTIONS), "optimizer": st.sampled_from(OPTIMIZERS),
         "learning_rate": st.floats(0, 1000), "weight_decay": st.floats(0, 10), "schedule": st.sampled_from(SCHEDULES),
         "decay_steps": st.integers(0, 200_000), "decay_rate": st.floats(0, 1, exclude_min=True),

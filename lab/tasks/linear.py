@@ -5,16 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab.settings import Settings
-from lab.task import Batch, Params, Task, at_least_float32
+from lab.task import Batch, Context, Losses, Params, Task, at_least_float32
 
 EXAMPLES, HELD_OUT, FEATURES = 1000, 250, 10
 
 
-def loss(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
+def loss(params: Params, batch: Batch, context: Context) -> Losses:
     """(x . w + b - y)^2 of each example [b], weight 1 [b]."""
     w, b = params["w"], params["b"]
     error = at_least_float32(batch["x"].astype(w.dtype) @ w + b) - batch["y"]
-    return error**2, jnp.ones_like(error)
+    return Losses(error**2, jnp.ones_like(error))
 
 
 def task(settings: Settings) -> Task:
@@ -30,4 +30,5 @@ def task(settings: Settings) -> Task:
         score=None,
         train={name: array[:EXAMPLES] for name, array in arrays.items()},
         held_out={name: array[EXAMPLES:] for name, array in arrays.items()},
+        sizes=arrays["y"][:EXAMPLES],
     )

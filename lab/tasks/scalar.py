@@ -1,19 +1,18 @@
 """The worked example: `sum((w*x - y)**2)` over typed-in numbers, small enough to check by hand."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lab.key import parse_numbers
 from lab.settings import Settings
-from lab.task import Batch, Params, Task, at_least_float32
+from lab.task import Batch, Context, Losses, Params, Task, at_least_float32
 
 
-def loss(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
+def loss(params: Params, batch: Batch, context: Context) -> Losses:
     """(w x - y)^2 of each example [b], weight 1 [b]."""
     w = params["w"]
     error = at_least_float32(w * batch["x"].astype(w.dtype)) - batch["y"]
-    return error**2, jnp.ones_like(error)
+    return Losses(error**2, jnp.ones_like(error))
 
 
 def task(settings: Settings) -> Task:
