@@ -245,6 +245,8 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         param_dtype=str(jax.tree.leaves(params)[0].dtype),
         compute_dtype=recipe.compute_dtype,
         clips_microbatches=clips_microbatches(recipe),
+        batch_norm=bool(jax.tree.leaves(state.statistics)),
+        shared_keys=recipe.draws and recipe.dropout_keys == "shared",
         devices=alone,
         device_reduction=recipe.device_reduction,
         device_reductions={name: whole(values) for name, values in ways.items()},

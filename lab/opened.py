@@ -78,6 +78,7 @@ class Update(NamedTuple):
 
     `stages` has the gradient after each operation, in the order the settings put them; the last holds the parameters.
     `device_reductions` has what each device reduction would have given (`none`: the first device's own gradient).
+    `batch_norm` and `shared_keys` tell of models whose gradient depends on the cut.
     `broke` says where a number first was not finite, if one was. Where devices differ, what is not told of each device
     is that of the first.
     """
@@ -98,6 +99,8 @@ class Update(NamedTuple):
     param_dtype: str
     compute_dtype: str
     clips_microbatches: bool
+    batch_norm: bool
+    shared_keys: bool
     devices: list[Device]
     device_reduction: str
     device_reductions: dict[str, Vector]

@@ -9,6 +9,7 @@ import numpy as np
 
 from lab import batches
 from lab.choices import DTYPES
+from lab.key import require
 from lab.microscope import Inputs, first_of, whole_batch
 from lab.precision import EXACTLY, add, cast
 from lab.step import Examples, Recipe, State, backward
@@ -63,8 +64,16 @@ def measure(inputs: Inputs, state: State) -> Rounding:
     """Accumulate the update's gradient sum in every dtype, in 1, 2, 4, ... microbatches.
 
     The pieces' gradients are float32, so that only the accumulator rounds.
+
+    Raises:
+        SettingsError: the model has a batch norm.
     """
-    recipe, examples, params = inputs.recipe, inputs.examples, first_of(state).params
+    require(
+        not jax.tree.leaves(state.statistics),
+        "norm=batch: the gradient itself depends on the cut, so the accumulator's error cannot be told from that; "
+        "use norm=layer",
+    )
+    recipe, examples, params = inputs.recipe._replace(dropout_keys="distinct"), inputs.examples, first_of(state).params
     rows = np.asarray(examples.rows)[np.asarray(examples.filled)]
     layout = batches.deal(len(rows), min(PIECES, len(rows)), None)
     number = len(layout.rows)

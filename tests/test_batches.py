@@ -55,6 +55,21 @@ def test_the_members_of_microbatches_worked_out_by_hand(batch_size, microbatches
     assert deal(batch_size, microbatches).rows.tolist() == rows
 
 
+def test_a_strided_deal_worked_out_by_hand():
+    layout = deal(5, 2, how="strided")
+    assert layout.rows.tolist() == [[0, 2, 4], [1, 3, 3]]
+    assert layout.filled.tolist() == [[True, True, True], [True, True, False]]
+    assert deal(2, 3, how="strided").filled.tolist() == [[True], [True], [False]]
+
+
+@given(st.integers(1, 300), st.integers(1, 400))
+def test_a_strided_deal_gives_every_example_once_and_in_turn(batch_size, microbatches):
+    layout = deal(batch_size, microbatches, how="strided")
+    for k, (rows, filled) in enumerate(zip(layout.rows, layout.filled, strict=True)):
+        assert rows[filled].tolist() == list(range(k, batch_size, microbatches))
+        assert (rows.max() < batch_size and set(rows) <= set(rows[filled])) or not filled.any()
+
+
 def test_the_groups_worked_out_by_hand():
     layout = deal(6, 3, (1, 3, 2))
     assert layout.rows.tolist() == [[0, 0, 0], [1, 2, 3], [4, 5, 5]]
@@ -98,6 +113,21 @@ def test_the_same_seed_gives_the_same_stream():
 
 def test_a_batch_of_everything_keeps_the_order_given():
     assert stream(a_task(5), 9, 5, 4, 2).tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+
+
+def test_a_fixed_order_goes_round_the_data_as_they_come():
+    assert stream(a_task(5), 9, 3, 1, 3, "fixed").tolist() == [3, 4, 0, 1, 2, 3, 4, 0, 1]
+
+
+@given(st.integers(2, 40), st.integers(0, 9), st.data())
+def test_sorted_batches_are_the_shuffled_ones_sorted(examples, first, data):
+    batch_size = data.draw(st.integers(1, examples))
+    sizes = np.array(data.draw(st.lists(st.integers(0, 5), min_size=examples, max_size=examples)))
+    task = a_task(examples)._replace(sizes=sizes)
+    shuffled, by_size = (stream(task, 1, batch_size, first, 4, order) for order in ("shuffled", "sorted"))
+    for one, other in zip(shuffled.reshape(4, -1), by_size.reshape(4, -1), strict=True):
+        assert sorted(one) == sorted(other)
+        assert sizes[other].tolist() == sorted(sizes[one])
 
 
 def test_an_epoch_order_is_no_favourite_of_any_place():

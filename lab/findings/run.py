@@ -158,6 +158,12 @@ def _settings_notes(settings: Settings) -> list[Finding]:
                 f"{plural(full, 'microbatch')} of {size}{last}{none}; the empty places are masked.",
             )
         )
+    if settings.dropout_keys == "shared" and "dropout_keys" in settings.used() and pieces > 1:
+        text = (
+            f"Shared dropout keys: an update of {plural(settings.batch_size, 'example')} draws {size} masks, the same "
+            f"ones in each of its {pieces} microbatches, so that its noise does not average out."
+        )
+        found.append(Finding("warning", text, {"dropout_keys": "distinct"}))
     if settings.schedule_counts == "microbatches" and settings.schedule != "constant" and settings.microbatches > 1:
         end = plural(-(-settings.schedule_length // settings.microbatches), "update")
         counts = plural(settings.schedule_length, "count")

@@ -23,6 +23,34 @@ def tolerance(update: Update) -> float:
 
 def of_update(update: Update) -> list[Finding]:
     """Does the gradient this update used agree with the full batch, and why not."""
+    by_cut = _of_cut(update)
+    if by_cut is None:
+        return _of_sums(update)
+    as_good_as_mean = update.agreement.relative_error <= 1.1 * update.reduction_agreement["mean"].relative_error
+    return [by_cut] if as_good_as_mean and np.isfinite(update.agreement.relative_error) else [*_of_sums(update), by_cut]
+
+
+def _of_cut(update: Update) -> Finding | None:
+    """A model whose gradient depends on how the batch is cut, so that no reduction could agree with the full batch."""
+    error, pieces = update.reduction_agreement["mean"].relative_error, len(update.microbatches)
+    if error <= tolerance(update) or not (update.batch_norm or update.shared_keys):
+        return None
+    if update.shared_keys:
+        text = (
+            f"Shared dropout keys: all {pieces} microbatches drop the same units, and mean over them is "
+            f"{percent(error)} off the full batch, in which every example has a mask of its own."
+        )
+        return Finding("warning", text, {"dropout_keys": "distinct"})
+    text = (
+        f"Batch norm normalises each of the {pieces} microbatches by itself, so mean over them is {percent(error)} off "
+        "the full batch, which is normalised as one. No reduction mends that; it is what accumulation does to batch "
+        "norm. Layer norm does not depend on the cut."
+    )
+    return Finding("note", text, {"norm": "layer"})
+
+
+def _of_sums(update: Update) -> list[Finding]:
+    """The same for a model whose losses add up."""
     error, cosine = update.agreement
     weights = [microbatch.weight for microbatch in update.microbatches]
     count = plural(len(weights), "microbatch")
