@@ -1,5 +1,7 @@
 """Norms and dropout: what cutting the batch may change, and what it may not."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,7 +78,7 @@ def test_batch_norm_of_two_microbatches_is_not_that_of_the_batch():
 
 @pytest.mark.parametrize(("devices", "microbatches"), [(1, 4), (2, 2), (4, 1)])
 def test_layer_norm_agrees_with_the_full_batch_and_batch_norm_does_not(devices, microbatches):
-    keys = dict(task="points", batch_size=60, devices=devices, microbatches=microbatches, steps=3)
+    keys: dict[str, Any] = dict(task="points", batch_size=60, devices=devices, microbatches=microbatches, steps=3)
     layer, batch = (fit(Settings(norm=norm, **keys)).at(2) for norm in ("layer", "batch"))
     assert layer.agreement.relative_error < 2e-6
     assert batch.agreement.relative_error > 1e-2
@@ -113,17 +115,18 @@ def test_statistics_of_devices_are_those_of_all_examples_together():
     np.testing.assert_allclose(together[0].ravel(), [-0.99999, -0.99999, 0.99999, 0.99999], atol=1e-5)
     halves = [mlp.batch_norm(jnp.asarray(half), jnp.ones(2, bool), None) for half in (x[:2], x[2:])]
     assert not any(np.asarray(normed).any() for normed, _ in halves)
-    mean, square = sum(np.asarray(sums) for _, sums in halves) / 4
+    mean, square = np.sum([sums for _, sums in halves], axis=0) / 4
     assert float(square[0] - mean[0] ** 2) == 1
 
 
 def test_devices_that_forgot_to_meet_remember_their_own_statistics():
-    keys = dict(task="points", norm="batch", devices=2, steps=2)
+    keys: dict[str, Any] = dict(task="points", norm="batch", devices=2, steps=2)
     apart = fit(Settings(device_reduction="none", **keys))
     first, second = (flat(apart.state(1, device).statistics) for device in (0, 1))
     assert np.abs(first - second).max() > 1e-3
     together = fit(Settings(**keys))
-    np.testing.assert_array_equal(*(flat(together.state(1, device).statistics) for device in (0, 1)))
+    first, second = (flat(together.state(1, device).statistics) for device in (0, 1))
+    np.testing.assert_array_equal(first, second)
 
 
 def test_held_out_examples_are_measured_by_the_running_statistics():
@@ -179,7 +182,7 @@ CUTS = [(1, 1), (1, 4), (1, 16), (2, 4), (4, 2)]
 
 
 def test_neither_the_cut_nor_the_devices_change_what_distinct_keys_drop():
-    keys = dict(task="points", dropout=0.3, batch_size=48, steps=20)
+    keys: dict[str, Any] = dict(task="points", dropout=0.3, batch_size=48, steps=20)
     runs = [fit(Settings(devices=d, microbatches=m, **keys)) for d, m in CUTS]
     for run in runs:
         assert run.at(7).agreement.relative_error < 2e-6

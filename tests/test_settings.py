@@ -201,7 +201,8 @@ def test_replacing_the_task_takes_its_defaults_and_keeps_what_was_chosen():
 
 def test_structure_is_what_shapes_the_program():
     assert set(Settings().structure()) == {
-        "task", "hidden", "norm", "dropout_keys", "batch_size", "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip",
+        "task", "hidden", "norm", "dropout_keys",
+        "batch_size", "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip",
         "clip_at", "param_dtype", "compute_dtype", "loss_scaling", "devices", "device_reduction", "parallel",
     }  # fmt: skip
 
