@@ -19,12 +19,13 @@ OPEN = ("task", "batch", "optimizer")
 
 SCALES: dict[str, list[float]] = {
     "microbatches": [1, 2, 4, 8, 16, 32, 64],
-    "batch_size": [8, 16, 32, 64, 100, 128, 200, 250, 256, 512, 1000, 1442],
+    "batch_size": [8, 16, 32, 64, 100, 128, 200, 250, 256, 400, 512, 1000, 1442],
     "learning_rate": [float(f"{m}e{e}") for e in range(-5, 1) for m in (1, 2, 3, 5)] + [10.0],
     "weight_decay": [0, 0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1],
     "clip_threshold": [float(f"{m}e{e}") for e in range(-3, 2) for m in (1, 2, 5)] + [100.0],
     "loss_scale": [2.0**power for power in range(-24, 25)],
     "devices": list(range(1, MOST_DEVICES + 1)),
+    "dropout": [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9],
     "growth_interval": [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
     "noise": [0, 0.01, 0.03, 0.1, 0.3, 1, 3],
     "decay_rate": [0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1],

@@ -157,3 +157,8 @@ def leave(session: str):
         job = _watched.pop(session, None)
     if job is not None:
         job.leave(session)
+
+
+def answer(job: Job | None, run: Run, question: Callable[..., Answer], *about: Any) -> Answer:
+    """`question(run, *about)`; kept with the job, so that it is answered once."""
+    return job.ask(question, *about).result() if job else question(run, *about)

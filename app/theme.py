@@ -16,6 +16,10 @@ APART_TO_SAME = [[0, "#EFA77A"], [0.5, "#F4F4F4"], [1, "#7FB9DA"]]
 """Cosines from -1 to 1 on a heatmap, light on any page."""
 NONE_TO_ALL = [[0, "#F4F4F4"], [1, "#7FB9DA"]]
 """Counts from 0 on a heatmap."""
+CLASSES = [[0, "#E8BFD6"], [0.5, "#F4F4F4"], [1, "#A9DCC9"]]
+"""Probabilities of a class on a heatmap, light on any page."""
+CLASS_MARKS = (("circle", "#9C3D76"), ("diamond", "#00694D"))
+"""How the points of two classes are marked on it."""
 ON_HEAT = "#111111"
 """Text on a heatmap."""
 

@@ -9,6 +9,7 @@ TASKS = {
     "scalar": "one number, by hand",
     "hand": "gradients you type",
     "linear": "least squares",
+    "points": "points in the plane",
     "digits": "handwritten digits",
 }
 
@@ -16,6 +17,7 @@ TASK_LOOK = {
     "scalar": "One parameter w and the loss (w·x − y)²: small enough to check every number with a pencil.",
     "hand": "You type each example's gradient; 4/2,2,2 is one microbatch of one example and one of three.",
     "linear": "Least squares with a known answer: watch the held-out loss sink to the noise, and no further.",
+    "points": "Two classes no straight line parts: play the surface and watch the network bend its own around them.",
     "digits": "Real digits, some never trained on: watch their dashed line part from the solid one.",
 }
 
@@ -33,6 +35,8 @@ LABELS = {
     "xs": "inputs x",
     "ys": "targets y",
     "w": "first parameter w",
+    "hidden": "hidden layers",
+    "dropout_keys": "dropout keys",
     "batch_size": "batch size",
     "accumulator_dtype": "accumulator dtype",
     "learning_rate": "learning rate",
@@ -60,6 +64,10 @@ COMPILES = "Changing this compiles a new program, about a second the first time.
 EXACT = "Any setting, exactly"
 EXACT_HELP = "KEY=VALUE words, as on the command line and in the address: microbatches=7 learning_rate=3e-4"
 MICROSCOPE = "One update under the microscope"
+BATCH_NORM = (
+    "With batch norm the gradient itself depends on the cut, and what the accumulator's format costs cannot be told "
+    "from that. Choose norm=layer to see it."
+)
 VIEWS = {"accumulator": "Accumulator", "precision": "Precision", "devices": "Devices"}
 ONE_DEVICE = "This run uses one device. Choose more under Devices to see whether they agree."
 RUNS_ON = "Runs on {devices}."

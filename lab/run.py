@@ -70,6 +70,11 @@ class Run:
         return self._plan.task
 
     @property
+    def kept(self) -> list[int]:
+        """The updates before which the state was kept: `state` gives these without replay."""
+        return sorted(self._snapshots)
+
+    @property
     def final(self) -> dict[str, Any]:
         """Loss of the last update's batch, held-out loss and accuracy where there are any, up to 32 parameters."""
         flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(self.params)])
@@ -102,7 +107,7 @@ class Run:
         return self._plan.inputs(step, states), states
 
     def state(self, step: int, device: int = 0) -> State:
-        """The state of one device before update `step`, bit-identical to what it was, by replay."""
+        """The state of one device before update `step` (or at the end), bit-identical to what it was, by replay."""
         return jax.tree.map(lambda leaf: np.asarray(leaf)[device], self._states(step))
 
     def _states(self, step: int) -> State:

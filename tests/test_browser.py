@@ -140,6 +140,25 @@ def test_an_address_restores_a_run(page: Page):
     assert page.locator(".st-key-set_gradients input").input_value() == "4/2,2,2"
 
 
+def test_the_surface_plays_in_the_browser(page: Page):
+    page.goto("/?task=points&steps=320")
+    settled(page)
+    chart = page.locator(".lab-chart", has_text="Decision surface")
+    told = chart.locator(".frames output")
+    expect(told).to_have_text("after 320 updates")
+    chart.get_by_role("button", name="step back").click()
+    expect(told).to_have_text("before update 304")
+    chart.get_by_role("button", name="step forward").click()
+    chart.get_by_role("button", name="play").click()
+    expect(chart.get_by_role("button", name="pause")).to_be_visible()
+    expect(told).to_contain_text("before update")
+    expect(told).to_have_text("after 320 updates", timeout=PATIENT)
+    expect(chart.get_by_role("button", name="play")).to_be_visible()
+    chart.get_by_role("slider").press("Home")
+    expect(told).to_have_text("before update 0")
+    expect(chart.locator(".summary")).to_contain_text("of the training points lie on their side")
+
+
 def test_scalar_bars_are_10_and_60(page: Page):
     page.goto("/?task=scalar")
     settled(page)

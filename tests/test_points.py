@@ -23,7 +23,7 @@ def test_without_noise_the_points_lie_on_their_curves():
     np.testing.assert_allclose(np.linalg.norm(x - centres, axis=1), 1, rtol=1e-6)
     assert ((x - centres)[:, 1] * np.where(y, -1, 1) > -1e-6).all()
     x, y = (tasks.load(Settings(task="points", shape="spiral", noise=0)).train[name] for name in "xy")
-    turn = np.arctan2(x[:, 1], x[:, 0]) - np.pi * y - 2 * np.pi * (np.linalg.norm(x, axis=1) - 0.1) / 0.9
+    turn = np.arctan2(x[:, 1], x[:, 0]) - np.pi * y - 2 * np.pi * (np.linalg.norm(x, axis=1) - 0.1) / 1.4
     np.testing.assert_allclose(np.cos(turn), 1, atol=1e-5)
 
 

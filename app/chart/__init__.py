@@ -15,6 +15,13 @@ HTML = """
 <figure class="lab-chart">
   <h3></h3>
   <div class="plot" role="img"></div>
+  <div class="frames" role="group" hidden>
+    <button class="back" aria-label="step back">◀</button>
+    <button class="play" aria-label="play">▶▶</button>
+    <button class="forward" aria-label="step forward">▶</button>
+    <input type="range" min="0" aria-label="which frame">
+    <output></output>
+  </div>
   <figcaption><span class="read"></span><span class="summary"></span></figcaption>
 </figure>
 """

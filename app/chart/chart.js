@@ -50,20 +50,79 @@ function isDark(element) {
   return red + green + blue < 384;
 }
 
+// Figures with frames have a slider of their own; playing them never asks the server. What is remembered between two
+// calls lies on the element: which frame is shown, and the timer that plays.
+const EVERY = 180;
+
+function controls(figure, frames, show) {
+  const bar = figure.querySelector(".frames");
+  bar.hidden = !frames.length;
+  if (!frames.length) return () => 0;
+  const [back, play, forward, range, told] = ["back", "play", "forward"]
+    .map((name) => bar.querySelector(`.${name}`))
+    .concat(bar.querySelector("input"), bar.querySelector("output"));
+  const last = frames.length - 1;
+  if (figure.dataset.frames !== String(frames.length)) delete figure.dataset.at;
+  figure.dataset.frames = frames.length;
+  const at = () => Math.min(Number(figure.dataset.at ?? last), last);
+  const playing = () => figure.timer !== undefined;
+  const stop = () => {
+    clearInterval(figure.timer);
+    figure.timer = undefined;
+    tell();
+  };
+  const tell = () => {
+    range.max = last;
+    range.value = at();
+    range.setAttribute("aria-valuetext", frames[at()].name);
+    told.textContent = frames[at()].name;
+    play.textContent = playing() ? "❚❚" : "▶▶";
+    play.setAttribute("aria-label", playing() ? "pause" : "play");
+  };
+  const go = (to) => {
+    stop();
+    move(to);
+  };
+  const move = (to) => {
+    figure.dataset.at = Math.max(0, Math.min(last, to));
+    tell();
+    show();
+  };
+  back.onclick = () => go(at() - 1);
+  forward.onclick = () => go(at() + 1);
+  range.oninput = () => go(Number(range.value));
+  play.onclick = () => {
+    if (playing()) return stop();
+    if (at() === last) move(0);
+    figure.timer = setInterval(() => (at() === last || !figure.isConnected ? stop() : move(at() + 1)), EVERY);
+    tell();
+  };
+  tell();
+  return at;
+}
+
 export default function ({ data, parentElement }) {
   const figure = parentElement.querySelector(".lab-chart");
   const plot = figure.querySelector(".plot");
   figure.querySelector("h3").textContent = data.title;
   figure.querySelector(".read").textContent = data.read;
-  figure.querySelector(".summary").textContent = data.summary;
-  plot.setAttribute("aria-label", `${data.title}. ${data.summary}`);
   plot.style.height = `${data.height}px`;
 
-  const drawn = () => JSON.parse(isDark(figure) ? lightened(data.figure) : data.figure);
+  const summarise = (summary) => {
+    figure.querySelector(".summary").textContent = summary;
+    plot.setAttribute("aria-label", `${data.title}. ${summary}`);
+  };
+  const parsed = (text) => JSON.parse(isDark(figure) ? lightened(text) : text);
+  const frames = JSON.parse(data.figure).frames ?? [];
   const draw = (Plotly) => {
-    const { data: traces, layout } = drawn();
+    const { data: traces, layout, frames: all } = parsed(data.figure);
+    const frame = all?.[at()];
+    frame?.traces.forEach((trace, i) => Object.assign(traces[trace], frame.data[i]));
+    summarise(frame?.layout?.meta ?? data.summary);
     return Plotly.react(plot, traces, themed({ ...layout, height: data.height, uirevision: "keep" }, figure), CONFIG);
   };
+  const at = controls(figure, frames, () => plotly().then(draw));
+  summarise(data.summary);
   plotly().then(draw, (error) => { plot.textContent = error.message; });
 
   const redraw = () => library?.then((Plotly) => (plot.data ? draw(Plotly) : undefined));

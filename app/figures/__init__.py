@@ -4,9 +4,10 @@ from app.figures.base import Chart
 from app.figures.devices import dealt, device_agreement, device_gradients, device_losses, spread
 from app.figures.precision import gradient_range, loss_scale, rounding, unmoved
 from app.figures.run import divergence, learning_rate, loss
+from app.figures.surface import surface
 from app.figures.update import accumulator, reductions
 
 __all__ = [
     "Chart", "accumulator", "dealt", "device_agreement", "device_gradients", "device_losses", "divergence",
-    "gradient_range", "learning_rate", "loss", "loss_scale", "reductions", "rounding", "spread", "unmoved",
+    "gradient_range", "learning_rate", "loss", "loss_scale", "reductions", "rounding", "spread", "surface", "unmoved",
 ]  # fmt: skip

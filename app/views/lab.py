@@ -1,8 +1,6 @@
 """The lab: settings on the left, the run they give on the right."""
 
 import html
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -10,8 +8,10 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import controls, figures, jobs, words
 from app.chart import chart
-from lab import findings
-from lab.devices import described
+from app.jobs import answer
+from app.views.microscope import microscope
+from app.views.sentences import tell
+from lab import findings, surface
 from lab.diagnosis import diagnose
 from lab.opened import Update
 from lab.record import Record
@@ -22,14 +22,6 @@ PATIENCE = 1.5
 """Seconds a change waits for its run before the page shows progress instead."""
 POLL = 0.25
 """Seconds between two looks at a training in progress."""
-
-Answer = TypeVar("Answer")
-
-ICONS = {
-    "ok": ":green[:material/check_circle:]",
-    "note": ":blue[:material/info:]",
-    "warning": ":orange[:material/warning:]",
-}
 
 
 def session() -> str:
@@ -118,32 +110,18 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
     beside = compared_job()
     other = beside.run if beside else None
     controls.refusal(controls.AGAINST)
-    curves(settings, run.record, run.held_out, other.record if other else None)
+    if settings.task == "points":
+        left, right = st.columns([4, 3])
+        with left:
+            compared = answer(beside, other, surface.through) if beside and other else None
+            chart(figures.surface(answer(job, run, surface.through), compared), key="surface", height=400)
+        with right:
+            curves(settings, run.record, run.held_out, other.record if other else None, stacked=True)
+    else:
+        curves(settings, run.record, run.held_out, other.record if other else None)
     microscope(run, job, beside if other else None)
     with tiles:
         numbers(run, answer(job, run, Run.at, 0))
-
-
-def answer(job: jobs.Job | None, run: Run, question: Callable[..., Answer], *about: Any) -> Answer:
-    """`question(run, *about)`; kept with the job, so that it is answered once."""
-    return job.ask(question, *about).result() if job else question(run, *about)
-
-
-def tell(found: list[findings.Finding], place: str):
-    """Sentences, each with a button for its cure; a cure is offered once."""
-    offered = set()
-    for finding in found:
-        text = f"{ICONS[finding.level]} {finding.text}"
-        cure = " ".join(f"{name}={value}" for name, value in finding.cure.items())
-        if not cure or cure in offered:
-            st.markdown(text)
-            continue
-        offered.add(cure)
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(text, width="content")
-            if st.button(words.TRY.format(words=cure), key=f"cure_{place}_{len(offered)}"):
-                controls.choose(finding.cure, place="cure")
-                st.rerun()
 
 
 def numbers(run: Run, first: Update | None):
@@ -202,19 +180,21 @@ def await_compared(mine: str, settings: Settings):
 
 
 def curves(
-    settings: Settings, record: Record, held_out: Record, compared: Record | None = None, until: int | None = None
-):
+    settings: Settings, record: Record, held_out: Record, compared: Record | None = None, until: int | None = None,
+    stacked: bool = False,
+):  # fmt: skip
     """Loss and learning rate up to update `until`; with a compared run, where the two part."""
     until = until or record.length
-    left, right = st.columns(2)
+    left, right = (st.container(), st.container()) if stacked else st.columns(2)
+    small = 140 if compared is not None else 170
     with left:
-        chart(figures.loss(record, held_out, until, compared), key="loss")
+        chart(figures.loss(record, held_out, until, compared), key="loss", height=small if stacked else 260)
     with right:
         if compared is not None:
-            chart(figures.divergence(record, compared, until), key="divergence", height=140)
-            chart(figures.learning_rate(settings, record, until, compared), key="rate", height=140)
+            chart(figures.divergence(record, compared, until), key="divergence", height=small)
+            chart(figures.learning_rate(settings, record, until, compared), key="rate", height=small)
         else:
-            chart(figures.learning_rate(settings, record, until), key="rate")
+            chart(figures.learning_rate(settings, record, until), key="rate", height=small if stacked else 260)
     more = []
     if settings.loss_scaling != "none":
         more.append(("loss_scale", figures.loss_scale))
@@ -225,68 +205,3 @@ def curves(
     for place, (key, draw) in zip(st.columns(len(more)) if more else [], more, strict=True):
         with place:
             chart(draw(record, until, compared), key=key, height=180)
-
-
-@st.fragment
-def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
-    """One update: the running total, all reductions, and whether they agree; a compared run's beside it."""
-    st.subheader(words.MICROSCOPE)
-    last = run.record.length - 1
-    step = 0
-    if last > 0:
-        st.session_state.step = min(st.session_state.get("step", 0), last)
-        step = st.slider("update", 0, last, key="step", help="Any update of the run, replayed bit for bit.")
-    st.session_state.setdefault("view", "accumulator")
-    view = st.segmented_control(
-        "view",
-        list(words.VIEWS),
-        format_func=lambda name: words.VIEWS[name],
-        key="view",
-        required=True,
-        label_visibility="collapsed",
-    )
-    update = answer(job, run, Run.at, step)
-    found = findings.of_update(update)
-    census = answer(job, run, Run.census, step) if view == "precision" else None
-    if census:
-        found += [
-            finding for finding in [findings.of_census(census, run.settings.loss_scaling == "dynamic")] if finding
-        ]
-    tell([finding._replace(text=f"**Update {step:,}**: {finding.text}") for finding in found], "update")
-    if view == "devices":
-        devices(run, update)
-        return
-    left, right = st.columns([3, 2])
-    there = beside.run if beside and beside.run and step < beside.run.record.length else None
-    if census:
-        with left:
-            compared = answer(beside, there, Run.census, step) if there else None
-            chart(figures.gradient_range(census, compared), key="gradient_range")
-        with right:
-            rounding = answer(job, run, Run.rounding, step)
-            settings = run.settings
-            chart(figures.rounding(rounding, settings.accumulator_dtype, settings.microbatches), key="rounding")
-        return
-    with left:
-        compared = answer(beside, there, Run.at, step) if there else None
-        chart(figures.accumulator(update, compared), key="accumulator")
-    with right:
-        chart(figures.reductions(update), key="reductions")
-
-
-def devices(run: Run, update: Update):
-    """Do the devices' gradients agree in this update, and their parameters over the run."""
-    number = len(update.devices)
-    if number == 1:
-        st.info(words.ONE_DEVICE)
-        return
-    st.caption(words.RUNS_ON.format(devices=described(number)))
-    left, right = st.columns(2)
-    with left:
-        chart(figures.device_gradients(update), key="device_gradients")
-        chart(figures.device_losses(update), key="device_losses", height=220)
-    with right:
-        chart(figures.device_agreement(update), key="device_agreement")
-        chart(figures.dealt(update), key="dealt", height=220)
-    if run.settings.device_reduction != "none":
-        chart(figures.spread(run.record, run.record.length), key="spread", height=120)

@@ -27,11 +27,11 @@ def circles(t: np.ndarray, which: np.ndarray) -> np.ndarray:
 def spiral(t: np.ndarray, which: np.ndarray) -> np.ndarray:
     """Two arms, half a turn apart, that wind once around the middle."""
     angle = 2 * np.pi * t + np.pi * which
-    return (0.1 + 0.9 * t) * np.stack([np.cos(angle), np.sin(angle)])
+    return (0.1 + 1.4 * t) * np.stack([np.cos(angle), np.sin(angle)])
 
 
 CURVES = {"moons": moons, "circles": circles, "spiral": spiral}
-"""Each: (t from 0 to 1 [n], which class [n]) -> points [2, n] within about one unit of the middle."""
+"""Each: (t from 0 to 1 [n], which class [n]) -> points [2, n] within about 1.5 of the middle."""
 
 
 def task(settings: Settings) -> Task:
