@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app import words
+from lab import user_file
 from lab.choices import MOST_DEVICES, SAMPLED, TASKS
 from lab.comparison import other_side
 from lab.key import Key, SettingsError, scale_text, text_of
@@ -151,9 +152,16 @@ def _replaced(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return _legal_part({"task": changes["task"], **general}).replace(**changes)
 
 
+def offered() -> list[str]:
+    """The tasks that can be chosen here: one's own file only where one was loaded."""
+    return [task for task in TASKS if task != "file" or user_file.latest()]
+
+
 def _from_widget(name: str):
     """Take what a widget holds."""
-    choose({name: st.session_state[f"set_{name}"]}, place=name)
+    value = st.session_state[f"set_{name}"]
+    own = {"file": user_file.latest()} if (name, value) == ("task", "file") else {}
+    choose({name: value, **own}, place=name)
 
 
 def _exact():
@@ -208,9 +216,13 @@ def _widget(name: str, about: Key, settings: Settings):
     common = {"label": words.label(name), "key": key, "on_change": _from_widget, "args": (name,)}
     common["help"] = f"**{name}**: {about.help}{note}"
     if name == "task":
-        st.selectbox(**common, options=TASKS, format_func=lambda task: f"{task}: {words.TASKS[task]}")
+        there = [task for task in TASKS if task in (settings.task, *offered())]
+        st.selectbox(**common, options=there, format_func=lambda task: f"{task}: {words.TASKS[task]}")
     elif about.choices:
         st.selectbox(**common, options=about.choices)
+    elif name == "file":
+        st.session_state[key] = user_file.name(value)
+        st.text_input(**common, disabled=True)
     elif about.parse:
         st.text_input(**common)
     elif name == "seed":

@@ -105,7 +105,7 @@ def warm_up():
     gc.freeze()
 
 
-def announce(address: str, browser: bool):
+def announce(address: str, query: str, browser: bool):
     """Say where the page is as soon as it answers, and open it."""
     for _ in range(200):
         try:
@@ -113,13 +113,14 @@ def announce(address: str, browser: bool):
             break
         except OSError:
             time.sleep(0.05)
+    address += f"/?{query}" if query else ""
     print(f"training-lab is at {address}  (stop it with Ctrl+C)", file=sys.stderr, flush=True)
     if browser:
         webbrowser.open(address)
 
 
-def serve(port: int | None, browser: bool) -> int:
-    """Serve the page until interrupted; returns the exit status."""
+def serve(port: int | None, browser: bool, query: str = "") -> int:
+    """Serve the page until interrupted, opened at this query; returns the exit status."""
     if port is None:
         port = free_port()
         if port is None:
@@ -138,7 +139,7 @@ def serve(port: int | None, browser: bool) -> int:
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Headers), Middleware(Limit)],
     )
     threading.Thread(target=warm_up, daemon=True).start()
-    threading.Thread(target=announce, args=(f"http://127.0.0.1:{port}", browser), daemon=True).start()
+    threading.Thread(target=announce, args=(f"http://127.0.0.1:{port}", query, browser), daemon=True).start()
     sys.argv = [str(MAIN)]
     app.run(config={"server.port": port, "server.allowedHosts": HOSTS})
     return 0

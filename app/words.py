@@ -11,6 +11,7 @@ TASKS = {
     "linear": "least squares",
     "points": "points in the plane",
     "digits": "handwritten digits",
+    "file": "your own file",
 }
 
 TASK_LOOK = {
@@ -18,6 +19,7 @@ TASK_LOOK = {
     "hand": "You type each example's gradient; 4/2,2,2 is one microbatch of one example and one of three.",
     "linear": "Least squares with a known answer: watch the held-out loss sink to the noise, and no further.",
     "points": "Two classes no straight line parts: play the surface and watch the network bend its own around them.",
+    "file": "Your own loss: what it should have given, whatever the cut, the devices and the number formats.",
     "digits": "Real digits, some never trained on: watch their dashed line part from the solid one.",
 }
 

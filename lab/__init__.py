@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lab.record import Record
     from lab.run import Progress, Run, fit
     from lab.settings import Settings
+    from lab.user_file import read_task
 
 HOMES = {
     "Comparison": "lab.comparison",
@@ -41,6 +42,7 @@ HOMES = {
     "diagnose": "lab.diagnosis",
     "fit": "lab.run",
     "microbatched_grads": "lab.exercise",
+    "read_task": "lab.user_file",
 }
 """Which module each public name lives in."""
 
@@ -56,6 +58,7 @@ __all__ = [
     "diagnose",
     "fit",
     "microbatched_grads",
+    "read_task",
 ]
 
 

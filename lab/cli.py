@@ -58,6 +58,7 @@ def parser() -> Parser:
     main = Parser(prog="training-lab", description="A visual laboratory for training loops; opens in the browser.")
     main.add_argument("--port", type=int, help="port of the page; the default is the first free one from 8501 on")
     main.add_argument("--no-browser", action="store_true", help="serve the page without opening a browser")
+    main.add_argument("--task", dest="own", metavar="FILE", help="a Python file with a task of your own, to open on")
     commands = main.add_subparsers(dest="command", metavar="{run,inspect}")
     for name, text in (("run", "train and tell"), ("inspect", "open one update of a run")):
         command = commands.add_parser(
@@ -65,6 +66,7 @@ def parser() -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         command.add_argument("words", nargs="*", metavar="KEY=VALUE", help="a setting, see below")
+        command.add_argument("--task", metavar="FILE", help="a Python file with a task of your own")
         command.add_argument("--settings", metavar="FILE", help="a TOML or JSON file of settings; words overrule it")
         command.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
         if name == "run":
@@ -108,10 +110,20 @@ def refuse(sentence: str) -> int:
 
 
 def read_settings(given: argparse.Namespace) -> Settings:
-    """The settings of a command: the file's, overruled by the words."""
+    """The settings of a command: the file's, overruled by the words; a task of one's own is loaded."""
+    words = [*given.words, *own_task(given.task)]
     if given.settings is not None:
-        return files.read(given.settings, given.words)
-    return Settings.from_words(given.words)
+        return files.read(given.settings, words)
+    return Settings.from_words(words)
+
+
+def own_task(path: str | None) -> list[str]:
+    """The words that choose the task in a Python file, which is loaded; none where there is no file."""
+    if path is None:
+        return []
+    from lab.user_file import read_task
+
+    return ["task=file", f"file={read_task(path)}"]
 
 
 def write(path: str, text: str):
@@ -244,4 +256,5 @@ def serve(given: argparse.Namespace) -> int:
     """`training-lab`: serve the page."""
     from app.server import serve
 
-    return serve(port=given.port, browser=not given.no_browser)
+    address = Settings.from_words(own_task(given.own)).address() if given.own else ""
+    return serve(port=given.port, browser=not given.no_browser, query=address)

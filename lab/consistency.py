@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from lab import user_file
 from lab.choices import MOST_MICROBATCHES, SAMPLED, WARMED_UP
 from lab.key import parse_gradients, parse_numbers, require
 
@@ -24,6 +25,12 @@ def check(settings: "Settings", everything: int):
             s.batch_size == everything,
             f"batch_size={s.batch_size}: task={s.task} uses all {everything} examples every update; "
             "leave batch_size out",
+        )
+    if s.task == "file":
+        there = user_file.examples(s.file)
+        require(
+            there is None or s.batch_size <= there,
+            f"batch_size={s.batch_size}: must be 1 to {there}, the examples of {user_file.name(s.file)}; use fewer",
         )
     if s.task == "scalar":
         xs, ys = len(parse_numbers(s.xs)), len(parse_numbers(s.ys))

@@ -88,7 +88,8 @@ class Key:
         try:
             parse(text)
         except ValueError as error:
-            raise SettingsError(f"{name}={shown(text)}: {error}, such as {self.default}") from None
+            example = f", such as {self.default}" if self.default else ""
+            raise SettingsError(f"{name}={shown(text)}: {error}{example}") from None
         return text
 
     def _number(self, name: str, given: Any, task: str, whole: bool) -> int | float:
@@ -165,6 +166,13 @@ def parse_gradients(text: str) -> tuple[tuple[tuple[float, ...], ...], ...]:
     if len({len(example) for group in groups for example in group}) > 1:
         raise ValueError("every example needs the same number of coordinates")
     return groups
+
+
+def parse_file(text: str) -> str:
+    """The fingerprint of a file that was loaded, or the empty text."""
+    if text and (len(text) != 12 or set(text) - set("0123456789abcdef")):
+        raise ValueError("must be the fingerprint of a loaded file; training-lab --task my_task.py loads one")
+    return text
 
 
 def parse_widths(text: str) -> tuple[int, ...]:

@@ -6,11 +6,12 @@ The same keys serve Python (`Settings(microbatches=8)`), the address (`?microbat
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from lab import consistency
+from lab import consistency, user_file
 from lab.choices import (
     CLIP_PLACES,
     CLIPS,
@@ -35,7 +36,17 @@ from lab.choices import (
     TASKS,
     WARMED_UP,
 )  # fmt: skip
-from lab.key import Key, SettingsError, parse_gradients, parse_numbers, parse_widths, require, shown, text_of
+from lab.key import (
+    Key,
+    SettingsError,
+    parse_file,
+    parse_gradients,
+    parse_numbers,
+    parse_widths,
+    require,
+    shown,
+    text_of,
+)  # fmt: skip
 
 VOCABULARY = 1
 """Version of the keys and defaults, written into every address as `v`."""
@@ -94,6 +105,11 @@ class Settings:
         form="up to 4 whole numbers from 1 to 1024 with commas between them",
         by_task={"points": "16,16"}, used=lambda s: s.task in NETWORKS, structure=True,
     )  # fmt: skip
+    file: str = key(
+        "", "task",
+        "The task of your own, by the fingerprint of its file: training-lab --task my_task.py loads it.",
+        parse=parse_file, form="12 hexadecimal digits", used=lambda s: s.task == "file", structure=True,
+    )  # fmt: skip
     norm: str = key(
         "none", "task",
         "Normalises every hidden layer. layer: each example by itself. batch: over the examples of a microbatch, "
@@ -108,18 +124,20 @@ class Settings:
         "distinct", "task",
         "What a dropout mask is drawn from. distinct: the example, so that neither the cut nor the devices change it "
         "(right). shared: the place in the microbatch, so that every microbatch and device drops the same units.",
-        choices=DROPOUT_KEYS, used=lambda s: s.dropout > 0 and s.task in NETWORKS, structure=True,
+        choices=DROPOUT_KEYS, structure=True,
+        used=lambda s: s.task == "file" or (s.dropout > 0 and s.task in NETWORKS),
     )  # fmt: skip
 
     batch_size: int = key(
         256, "batch", "Examples in one update, over all microbatches.", low=1, high=4000,
-        by_task={"linear": 100, "points": 64}, high_by_task={"linear": 1000, "points": 400, "digits": 1442},
+        by_task={"linear": 100, "points": 64, "file": 32},
+        high_by_task={"linear": 1000, "points": 400, "digits": 1442},
         cure="a batch cannot hold more examples than there are to train on", used=lambda s: s.task in SAMPLED,
         structure=True,
     )  # fmt: skip
     microbatches: int = key(
         8, "batch", "Pieces each device's share of the batch is cut into; the gradient is taken piece by piece.",
-        low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4, "points": 4}, structure=True,
+        low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4, "points": 4, "file": 4}, structure=True,
     )  # fmt: skip
     order: str = key(
         "shuffled", "batch",
@@ -281,6 +299,8 @@ class Settings:
             return sum(len(group) for group in parse_gradients(self.gradients))
         if name == "batch_size" and self.task == "scalar":
             return len(parse_numbers(self.xs))
+        if name == "batch_size" and self.task == "file":
+            return min(about_key(name).default_for(self.task), user_file.examples(self.file) or math.inf)
         return about_key(name).default_for(self.task)
 
     @property

@@ -13,8 +13,9 @@ MODULES = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix("
 COMPOSED = {
     "lab.key": set(),
     "lab.choices": set(),
-    "lab.consistency": {"lab.key", "lab.choices"},
-    "lab.settings": {"lab.key", "lab.choices", "lab.consistency"},
+    "lab.user_file": {"lab.devices", "lab.key"},
+    "lab.consistency": {"lab.key", "lab.choices", "lab.user_file"},
+    "lab.settings": {"lab.key", "lab.choices", "lab.consistency", "lab.user_file"},
     "lab.record": set(),
     "lab.task": set(),
     "lab.reduction": set(),
