@@ -90,7 +90,7 @@ class Plan:
     def data(self, window: int, state: State) -> Data:
         """What every device reads during a window that is entered in this state."""
         settings, first, updates = self.settings, window * self.window, self.updates(window)
-        applied = int(state.applied[0])
+        applied = int(devices.fetch(state.applied)[0])
         stream = np.zeros(self.window * settings.batch_size, np.int32)
         order = batches.stream(self.task, settings.seed, settings.batch_size, first, updates)
         stream[: len(order)] = order
@@ -126,6 +126,7 @@ class Plan:
         """What update `step` reads besides the state before it."""
         settings = self.settings
         order = jnp.asarray(batches.stream(self.task, settings.seed, settings.batch_size, step, 1))
-        rate = jnp.float32(schedules.rates(settings, int(state.applied[0]), 1)[0])
-        examples = Examples(self._train, order[self.share.rows], self.share.filled)
+        rate = jnp.float32(schedules.rates(settings, int(devices.fetch(state.applied)[0]), 1)[0])
+        rows, filled = devices.fetch((self.share.rows, self.share.filled))
+        examples = Examples(self._train, order[rows], filled)
         return Inputs(self.recipe, self._numbers, rate, examples)
