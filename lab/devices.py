@@ -6,7 +6,6 @@ arrays, in the same order.
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,8 @@ from lab.precision import EXACTLY
 
 KEPT = 24
 """Compiled programs to keep of every kind. Each holds about 300 memory maps, and a process may have 65,530."""
+Broken = jax.errors.JaxRuntimeError
+"""What JAX raises when it cannot go on, such as after another process has died."""
 AXIS = "device"
 """The name of the device axis inside a program."""
 
@@ -34,21 +35,24 @@ def ask():
             return
 
 
-def join(address: str, listen: str | None, processes: int, process: int, wait: float):
+def join(address: str, listen: str | None, processes: int, process: int):
     """Make this process one of several, before its first JAX operation; the others must be on their way.
 
     Args:
         address: where the first process answers the others.
         listen: where it listens for them; None is every address of its machine.
-        wait: seconds for the others to come.
     """
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # It would take the signal that ends a process for a notice to be handed on.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
-        address, processes, process, cluster_detection_method="deactivate", coordinator_bind_address=listen,
-        initialization_timeout=math.ceil(wait),
-    )  # fmt: skip
+        address, processes, process, cluster_detection_method="deactivate", coordinator_bind_address=listen
+    )
+
+
+def part():
+    """Wait until the other processes are done too; nothing can be computed after it."""
+    jax.distributed.shutdown()
 
 
 def described(number: int) -> str:
