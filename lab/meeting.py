@@ -6,6 +6,7 @@ without that word has left. Only the standard library is needed, so what cannot 
 """
 
 import json
+import os
 import socket
 import threading
 import time
@@ -66,6 +67,10 @@ class Peer:
         name, _, text = self.hear(seconds).partition(": ")
         return text if name == NAME else ""
 
+    def close(self):
+        self._lines.close()
+        self.connection.close()
+
 
 class Meeting:
     """The connections of this process: of the first to all others, of any other to the first."""
@@ -79,6 +84,11 @@ class Meeting:
         """Say it to all."""
         for peer in self.peers.values():
             peer.say(f"{NAME}: {text}")
+
+    def close(self):
+        """Leave; who still watches hears it."""
+        for peer in self.peers.values():
+            peer.close()
 
     def watch(self, left: Callable[[str], None]):
         """From now on call `left`, in another thread, with what there is to say when another process has left."""
@@ -106,6 +116,7 @@ def meet(team: Team, terms: Mapping[str, str]) -> Meeting:
     Raises:
         SettingsError: they do not, or one did not come in time, or this one cannot reach or be the first.
     """
+    terms = {"--processes": str(team.processes), **terms}
     return _gather(team, terms) if team.process == 0 else _come(team, terms)
 
 
@@ -131,12 +142,16 @@ def _gather(team: Team, terms: Mapping[str, str]) -> Meeting:
                 meeting.peers[process] = peer
                 refusals += _differences(terms, process, theirs)[:1]
             elif process is not None:
-                wrong = _differences({"--processes": str(team.processes)}, process, theirs) or [
+                wrong = _differences(terms, process, theirs) or [
                     f"--process {process}: another has this number; give each of the {team.processes} its own"
                 ]
                 peer.say(f"{NAME}: {wrong[0]}")
+            if peer not in meeting.peers.values():
+                peer.close()
     meeting.tell(refusals[0] if refusals else "go")
-    require(not refusals, refusals[0] if refusals else "")
+    if refusals:
+        meeting.close()
+        raise SettingsError(refusals[0])
     return meeting
 
 
@@ -196,14 +211,15 @@ def _come(team: Team, terms: Mapping[str, str]) -> Meeting:
     peer = Peer(connection)
     peer.say(json.dumps({"process": team.process, "terms": dict(terms)}))
     answer = peer.answer(team.wait + STRANGER_SECONDS)
-    require(
-        bool(answer),
-        f"--coordinator {team.address}: what answers there is not process 0 of this run, or has left; start process 0 "
-        "anew, or check the address",
-    )
-    require(answer == "go", answer)
+    if answer != "go":
+        peer.close()
+        raise SettingsError(
+            answer
+            or f"--coordinator {team.address}: what answers there is not process 0 of this run, or has left; start "
+            "process 0 anew, or check the address"
+        )
     return Meeting(team, {0: peer})
 
 
 def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).splitlines()[0]
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)

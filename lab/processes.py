@@ -6,6 +6,7 @@ Every process does the same; only the first tells and writes. One that cannot go
 import argparse
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -86,7 +87,6 @@ def terms(team: Team, settings: "Settings", against: list[str] | None) -> dict[s
             f"{side.devices} evenly; use a multiple of {team.processes}, at most {MOST_DEVICES}",
         )
     return {
-        "--processes": str(team.processes),
         "the version of JAX": version("jax"),
         **{name: text_of(value) for name, value in settings.to_dict().items()},
         "--against": " ".join(against or []) or "none",
@@ -117,6 +117,7 @@ def together(team: Team, terms: dict[str, str], train: Callable[[], int]) -> int
         meeting.tell("done")
         devices.part()
 
+    signal.signal(signal.SIGTERM, lambda *_: leave("ended from outside", 143))
     meeting.watch(lambda sentence: leave(sentence, heard=True))
     _keep_standard_output()
     from lab import devices
