@@ -11,6 +11,7 @@
     precision, scaling: number formats        census, rounding: what they cost one update
     devices   pmap, shard_map, one program    choices, consistency: what settings may be
     diagnosis what broke first, and why       cli, bar    the command line
+                                              processes, meeting: several processes, one run
 
 Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
 p parameters. Names are imported when first used, so that settings can be read without loading JAX.

@@ -109,7 +109,7 @@ def take(inputs: Inputs, state: State) -> Census:
     def count(scale: float) -> dict[str, np.ndarray]:
         return jax.device_get(_counted(recipe, dtype)(params, jnp.float32(scale), examples))
 
-    scale = float(state.scale.value[0])
+    scale = float(first_of(state).scale.value)
     now = count(scale)
     exponents, entries = np.arange(LOWEST, HIGHEST + 1), now["entries"]
     total = int(entries.sum() + now["zeros"])

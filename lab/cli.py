@@ -1,6 +1,7 @@
 """The command `training-lab`: open the page, run, inspect."""
 
 import argparse
+import functools
 import os
 import sys
 import textwrap
@@ -8,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lab import files
+from lab import files, processes
 from lab.key import SettingsError, shown
+from lab.meeting import Team
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def parser() -> Parser:
             command.add_argument(
                 "--against", nargs="+", metavar="KEY=VALUE", help="train these settings too, in step, and compare"
             )
+            processes.add_options(command)
         else:
             command.add_argument("--step", type=int, required=True, help="which update, from 0")
     return main
@@ -142,13 +145,24 @@ def write(path: str, text: str):
 
 
 def run(given: argparse.Namespace) -> int:
-    """`training-lab run`: train, and write what was asked for."""
+    """`training-lab run`: train, in one process or several, and write what was asked for."""
     settings = read_settings(given)
     if given.json is not None and given.json == given.csv:
         return refuse(f"--json {given.json} and --csv {given.csv}: both cannot go to one place; give two")
-    for path in (given.json, given.csv):
-        check_writable(path)
+    team = processes.team(given)
+    if team is None or team.process == 0:
+        for path in (given.json, given.csv):
+            check_writable(path)
+    if team is None or team.processes == 1:
+        return train(given, settings)
+    if given.task is not None:
+        return refuse(f"--task {shown(given.task)}: a task of your own trains in one process; leave --coordinator out")
+    terms = processes.terms(team, settings, given.against)
+    return processes.together(team, terms, functools.partial(train, given, settings, team))
 
+
+def train(given: argparse.Namespace, settings: Settings, team: Team | None = None) -> int:
+    """Train, and write what was asked for; of several processes all train and the first writes."""
     from lab import findings
     from lab.comparison import compare
     from lab.diagnosis import diagnose
@@ -156,9 +170,12 @@ def run(given: argparse.Namespace) -> int:
     from lab.run import fit
 
     comparison = compare(settings, **split_words(given.against)) if given.against else None
-    result = comparison.run if comparison else fit(settings, progress=sys.stderr.isatty())
+    result = comparison.run if comparison else fit(settings, progress=team is None and sys.stderr.isatty())
     sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
     found = {label: [f for f in (*findings.of_run(side), diagnose(side)) if f] for label, side in sides.items()}
+    if team and team.process > 0:
+        print(f"training-lab: {team.named(team.process)} has trained; process 0 tells and writes", file=sys.stderr)
+        return 0
     if given.csv is not None:
         write(given.csv, result.record.to_csv())
     if given.json is not None:

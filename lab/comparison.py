@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from lab import devices
 from lab.key import require, shown
 from lab.plan import Plan
 from lab.record import Record
@@ -82,7 +83,7 @@ def compare(settings: Settings, **changes: Any) -> Comparison:
 def _distance(sides: tuple[Training, Training]) -> float:
     mine, other = (
         np.concatenate(
-            [np.ravel(leaf[0]).astype(np.float64) for leaf in jax.tree.leaves(jax.device_get(s.state.params))]
+            [np.ravel(leaf[0]).astype(np.float64) for leaf in jax.tree.leaves(devices.fetch(s.state.params))]
         )
         for s in sides
     )

@@ -1,6 +1,8 @@
 """How a program of one device runs on several: by pmap, by shard_map, or as one program over sharded arrays.
 
 Every array that a device has for itself carries a leading device axis [d, ...], also where there is one device only.
+Of several processes each holds the parts of its own devices. All must then run the same programs, and `fetch` the same
+arrays, in the same order.
 """
 
 import functools
@@ -18,6 +20,8 @@ from lab.precision import EXACTLY
 
 KEPT = 24
 """Compiled programs to keep of every kind. Each holds about 300 memory maps, and a process may have 65,530."""
+Broken = jax.errors.JaxRuntimeError
+"""What JAX raises when it cannot go on, such as after another process has died."""
 AXIS = "device"
 """The name of the device axis inside a program."""
 
@@ -29,6 +33,26 @@ def ask():
             jax.config.update("jax_num_cpu_devices", MOST_DEVICES)
         except RuntimeError:
             return
+
+
+def join(address: str, listen: str | None, processes: int, process: int):
+    """Make this process one of several, before its first JAX operation; the others must be on their way.
+
+    Args:
+        address: where the first process answers the others.
+        listen: where it listens for them; None is every address of its machine.
+    """
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # It would take the signal that ends a process for a notice to be handed on.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        address, processes, process, cluster_detection_method="deactivate", coordinator_bind_address=listen
+    )
+
+
+def part():
+    """Wait until the other processes are done too; nothing can be computed after it."""
+    jax.distributed.shutdown()
 
 
 def described(number: int) -> str:
@@ -45,26 +69,57 @@ def check(number: int):
     Raises:
         SettingsError: there are not so many.
     """
-    there = len(jax.devices())
+    processes = jax.process_count()
+    each = min(len(jax.local_devices(process)) for process in range(processes))
+    there = each * processes
     more = (
         f"set JAX_NUM_CPU_DEVICES={MOST_DEVICES}, or import lab.devices before the first JAX operation"
         if jax.devices()[0].platform == "cpu"
         else "set JAX_PLATFORMS=cpu to simulate more"
     )
     are = "is" if there == 1 else "are"
-    require(number <= there, f"devices={number}: there {are} {there} here; use at most {there}, or {more}")
+    where = f"in {processes} processes with {each} each" if processes > 1 else "here"
+    require(number <= there, f"devices={number}: there {are} {there} {where}; use at most {there}, or {more}")
+
+
+def chosen(number: int) -> list[Any]:
+    """The `number` devices of a run: as many of every process, the first of each."""
+    each = number // jax.process_count()
+    return [device for process in range(jax.process_count()) for device in jax.local_devices(process)[:each]]
 
 
 def mesh(number: int) -> Mesh:
-    """The first `number` devices in a row."""
-    return Mesh(np.array(jax.devices()[:number]), (AXIS,))
+    """The devices of a run in a row."""
+    return Mesh(np.array(chosen(number)), (AXIS,))
 
 
 def place(tree: Any, number: int) -> Any:
     """Arrays [d, ...] with each device's part on that device, as the program returns them: nothing is traced twice."""
     if number == 1:
         return jax.tree.map(jnp.asarray, tree)
-    return jax.device_put(tree, NamedSharding(mesh(number), PartitionSpec(AXIS)))
+    sharding = NamedSharding(mesh(number), PartitionSpec(AXIS))
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def own_parts(x):
+        if isinstance(x, jax.Array) and not x.is_fully_addressable:
+            return x
+        return jax.make_array_from_callback(x.shape, sharding, np.asarray(x).__getitem__)
+
+    return jax.tree.map(own_parts, tree)
+
+
+def fetch(tree: Any) -> Any:
+    """Arrays [d, ...] of a program in the memory of this process, also the parts that other processes hold."""
+    if jax.process_count() > 1 and (leaves := jax.tree.leaves(tree)):
+        tree = _shared(len(leaves[0]))(tree)
+    return jax.device_get(tree)
+
+
+@functools.lru_cache
+def _shared(number: int) -> Callable:
+    """The program that gives every device the parts of all."""
+    return jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh(number), PartitionSpec()))
 
 
 def replicate(tree: Any, number: int) -> Any:
@@ -97,7 +152,8 @@ def over(
         return jit(local)
     jit = functools.partial(jit, out_shardings=NamedSharding(mesh(number), PartitionSpec(AXIS)))
     if how == "pmap":
-        return jit(jax.pmap(function, AXIS, in_axes=axes, devices=jax.devices()[:number]))
+        mapped = functools.partial(jax.pmap, function, AXIS, in_axes=axes, devices=chosen(number))
+        return jit(mapped()) if jax.process_count() == 1 else _across(mapped(donate_argnums=tuple(donate)), axes)
     if how == "auto":
         return jit(jax.vmap(function, in_axes=axes, axis_name=AXIS, spmd_axis_name=AXIS))
     specs = tuple(PartitionSpec(AXIS) if axis == 0 else PartitionSpec() for axis in axes)
@@ -105,6 +161,28 @@ def over(
     # every result keeps it, so the function does the adding and nothing can hide behind a replicated result.
     row = PartitionSpec(AXIS)
     return jit(jax.shard_map(local, mesh=mesh(number), in_specs=specs, out_specs=row, check_vma=False))
+
+
+def _across(mapped: Any, axes: Sequence[int | None]) -> Callable:
+    """A pmap over several processes, compiled under the options that `jit` would have been given.
+
+    Inside `jit` pmap would see the devices of this process only. On its own it is called with this process's part of
+    every array and takes no compiler options; its compiled program takes both the options and whole arrays.
+    """
+    compiled = {}
+
+    def part(x):
+        return np.zeros((x.shape[0] // jax.process_count(), *x.shape[1:]), x.dtype)
+
+    def call(*given):
+        leaves, structure = jax.tree.flatten(given)
+        key = structure, tuple((x.shape, x.dtype) for x in leaves)
+        if key not in compiled:
+            parts = [jax.tree.map(part, x) if axis == 0 else x for x, axis in zip(given, axes, strict=True)]
+            compiled[key] = mapped.lower(*parts).compile(compiler_options=EXACTLY)
+        return compiled[key](*given)
+
+    return call
 
 
 ask()

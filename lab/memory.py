@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab.choices import SAMPLED
-from lab.key import require
+from lab.key import SettingsError, require
+from lab.microscope import first_of
 from lab.plan import Plan
 from lab.precision import EXACTLY
 from lab.settings import Settings
@@ -81,11 +82,14 @@ def _bytes(tree: Any) -> int:
 def _temporary(plan: Plan) -> int:
     """Bytes the compiled update needs besides what it is given and what it returns."""
     recipe, numbers, rate, examples = plan.inputs(0, plan.start)
-    state, rows, filled = jax.tree.map(lambda leaf: leaf[0], (plan.start, examples.rows, examples.filled))
+    state, rows, filled = first_of((plan.start, examples.rows, examples.filled))
 
     def one(state, numbers, rate, examples):
         return update(recipe, numbers, rate, state, examples)[:2]
 
     given = (state, numbers, rate, examples._replace(rows=rows, filled=filled))
     compiled = jax.jit(one, compiler_options=EXACTLY).lower(*given).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        raise SettingsError("memory: this device does not tell what a program needs; set JAX_PLATFORMS=cpu to see it")
+    return analysis.temp_size_in_bytes

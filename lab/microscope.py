@@ -59,7 +59,7 @@ def tensor_names(params: Any) -> list[str]:
 
 def first_of(tree: Any) -> Any:
     """The first device's part of arrays with a device axis."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[0], tree)
+    return jax.tree.map(lambda leaf: leaf[0], devices.fetch(tree))
 
 
 def all_microbatches(examples: Examples) -> Examples:
@@ -176,7 +176,7 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
     with np.errstate(over="ignore"):
         narrow = full.astype(np.float32)
     placed = devices.place((state, examples.rows, examples.filled), recipe.devices)
-    told = jax.device_get(
+    told = devices.fetch(
         _opened(recipe)(*placed, examples.data, examples.draw, numbers, rate, jnp.asarray(narrow), jnp.asarray(listed))
     )
     seen, row = told["microbatches"], told["row"]

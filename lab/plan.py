@@ -92,7 +92,7 @@ class Plan:
     def data(self, window: int, state: State) -> Data:
         """What every device reads during a window that is entered in this state."""
         settings, first, updates = self.settings, window * self.window, self.updates(window)
-        applied = int(state.applied[0])
+        applied = int(devices.fetch(state.applied)[0])
         stream = np.zeros(self.window * settings.batch_size, np.int32)
         order = self._order(first, updates)
         stream[: len(order)] = order
@@ -133,7 +133,8 @@ class Plan:
         """What update `step` reads besides the state before it."""
         settings = self.settings
         order = jnp.asarray(self._order(step, 1))
-        rate = jnp.float32(schedules.rates(settings, int(state.applied[0]), 1)[0])
+        rate = jnp.float32(schedules.rates(settings, int(devices.fetch(state.applied)[0]), 1)[0])
+        rows, filled = devices.fetch((self.share.rows, self.share.filled))
         draw = Draw(self._numbers.seed, jnp.int32(step), self._numbers.dropout)
-        examples = Examples(self._train, order[self.share.rows], self.share.filled, draw)
+        examples = Examples(self._train, order[rows], filled, draw)
         return Inputs(self.recipe, self._numbers, rate, examples)

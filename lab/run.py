@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lab import census, microscope, rounding
+from lab import census, devices, microscope, rounding
 from lab.bar import bar
 from lab.census import Census
 from lab.opened import Update
@@ -57,10 +57,10 @@ class Run:
         self.record = training.record()
         self.held_out = training.held_out()
         if len(self.held_out) > 1:
-            last = self._plan.program.measure(training.state, self._plan.share)
-            entry = {name: np.array(value)[:1] for name, value in last.items()}
+            last = devices.fetch(self._plan.program.measure(training.state, self._plan.share))
+            entry = {name: value[:1] for name, value in last.items()}
             self.held_out = join([self.held_out, Record({"step": np.array([training.step]), **entry})])
-        self.params: Params = jax.tree.map(lambda leaf: np.asarray(leaf)[0], training.state.params)
+        self.params: Params = microscope.first_of(training.state.params)
         self.seconds = training.seconds()
         self.stopped = not training.done
 
@@ -108,7 +108,7 @@ class Run:
 
     def state(self, step: int, device: int = 0) -> State:
         """The state of one device before update `step` (or at the end), bit-identical to what it was, by replay."""
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[device], self._states(step))
+        return jax.tree.map(lambda leaf: leaf[device], devices.fetch(self._states(step)))
 
     def _states(self, step: int) -> State:
         """The states of all devices before update `step` [d, ...]."""
@@ -169,7 +169,7 @@ class Training:
         """The states kept so far, by the update they precede."""
         first = self._window * self.plan.window
         steps = [step for step in self.plan.snapshot_steps(self._window) if step < self._offset]
-        slots = jax.device_get(jax.tree.map(lambda leaf: leaf[:, : len(steps)], self._tape.snapshots))
+        slots = devices.fetch(jax.tree.map(lambda leaf: leaf[:, : len(steps)], self._tape.snapshots))
         states = [jax.tree.map(lambda leaf, slot=slot: leaf[:, slot], slots) for slot in range(len(steps))]
         return self._snapshots | {first + step: state for step, state in zip(steps, states, strict=True)}
 
@@ -177,16 +177,16 @@ class Training:
         """The record of this window so far."""
         first = self._window * self.plan.window
         steps = np.arange(first, first + self._offset)
-        tape = self._tape.columns
-        columns = {name: np.array(tape[name])[:, : self._offset] for name in COLUMNS if name in tape}
+        tape = devices.fetch(self._tape.columns)
+        columns = {name: np.array(tape[name][:, : self._offset]) for name in COLUMNS if name in tape}
         columns = {name: rows.T if name in OF_DEVICES else rows[0] for name, rows in columns.items()}
         return Record({"step": steps, **columns})
 
     def _measured(self) -> Record:
         """The held-out measurements of this window so far."""
         steps = self._window * self.plan.window + np.arange(0, self._offset, BLOCK)
-        tape = self._tape.held_out
-        columns = {name: np.array(tape[name])[0, : len(steps)] for name in COLUMNS if name in tape}
+        tape = devices.fetch(self._tape.held_out)
+        columns = {name: np.array(tape[name][0, : len(steps)]) for name in COLUMNS if name in tape}
         return Record({"step": steps if columns else steps[:0], **columns})
 
     def record(self) -> Record:
@@ -208,11 +208,12 @@ class Training:
     def progress(self) -> Progress:
         """Where the run stands, after its first update."""
         steps, row = self.plan.settings.steps, self._offset - 1
+        now = devices.fetch({name: self._tape.columns[name] for name in ("loss", "learning_rate")})
         return Progress(
             step=self.step,
             steps=steps,
-            loss=float(self._tape.columns["loss"][0, row]),
-            learning_rate=float(self._tape.columns["learning_rate"][0, row]),
+            loss=float(now["loss"][0, row]),
+            learning_rate=float(now["learning_rate"][0, row]),
             seconds=self._seconds,
             remaining=self._seconds / self.step * (steps - self.step),
             record=self.record,

@@ -222,7 +222,9 @@ def test_an_interruption_is_told_in_a_word(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "\ntraining-lab: interrupted\n")
 
 
-@pytest.mark.parametrize(("words", "served"), [([], (None, True, "")), (["--port", "90", "--no-browser"], (90, False, ""))])
+@pytest.mark.parametrize(
+    ("words", "served"), [([], (None, True, "")), (["--port", "90", "--no-browser"], (90, False, ""))]
+)
 def test_the_bare_command_serves_the_page(monkeypatch, words, served):
     page = SimpleNamespace(serve=lambda port, browser, query: 7 if (port, browser, query) == served else 1)
     monkeypatch.setitem(sys.modules, "app.server", page)

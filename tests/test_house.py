@@ -16,6 +16,8 @@ COMPOSED = {
     "lab.user_file": {"lab.devices", "lab.key"},
     "lab.consistency": {"lab.key", "lab.choices", "lab.user_file"},
     "lab.settings": {"lab.key", "lab.choices", "lab.consistency", "lab.user_file"},
+    "lab.meeting": {"lab.key"},
+    "lab.processes": {"lab.key", "lab.choices", "lab.settings", "lab.meeting", "lab.devices"},
     "lab.record": set(),
     "lab.task": set(),
     "lab.reduction": set(),
@@ -96,7 +98,7 @@ def test_there_is_no_cycle_when_modules_are_loaded():
 def test_nothing_imports_the_command_and_the_command_loads_only_settings(module):
     assert module == "lab.cli" or "lab.cli" not in own(module)
     if module == "lab.cli":
-        assert own(module, everywhere=False) == {"lab.files", "lab.key", "lab.settings"}
+        assert own(module, everywhere=False) == {"lab.files", "lab.key", "lab.meeting", "lab.processes", "lab.settings"}
 
 
 @pytest.mark.parametrize(
