@@ -225,5 +225,8 @@ def test_the_command_line_loads_the_file(tmp_path, capsys):
     assert "agrees with the full batch" in capsys.readouterr().err
     assert main(["run", "--task", str(tmp_path / "none.py")]) == 2
     assert "none.py: cannot be read" in capsys.readouterr().err
+    several = ["--coordinator", "127.0.0.1:8600", "--processes", "2", "--process", "0"]
+    assert main(["run", "--task", str(path), "devices=2", *several]) == 2
+    assert "my_task.py: a task of your own trains in one process" in capsys.readouterr().err
     assert main(["run", "--task", str(path), "task=digits"]) == 2
     assert capsys.readouterr().err.startswith("training-lab: task")
