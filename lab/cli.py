@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
 
 DERIVED = {
-    "batch_size": "everything typed for scalar and hand",
+    "batch_size": "everything typed for scalar and hand, at most the rows that train for table",
     "microbatches": "the number of groups for hand",
 }
 """Defaults that follow from what was typed."""
@@ -111,7 +111,7 @@ def read_settings(given: argparse.Namespace) -> Settings:
     """The settings of a command: the file's, overruled by the words."""
     if given.settings is not None:
         return files.read(given.settings, given.words)
-    return Settings.from_words(given.words)
+    return files.from_words(given.words)
 
 
 def write(path: str, text: str):
@@ -143,7 +143,7 @@ def run(given: argparse.Namespace) -> int:
     from lab.record import to_json
     from lab.run import fit
 
-    comparison = compare(settings, **split_words(given.against)) if given.against else None
+    comparison = compare(settings, **files.with_table(split_words(given.against))) if given.against else None
     result = comparison.run if comparison else fit(settings, progress=sys.stderr.isatty())
     sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
     found = {label: [f for f in (*findings.of_run(side), diagnose(side)) if f] for label, side in sides.items()}

@@ -13,7 +13,8 @@ from lab.run import Run, Training
 from lab.settings import Settings
 
 SHARED = (
-    "task", "xs", "ys", "gradients", "w", "shape", "noise", "hidden", "batch_size", "order", "steps", "seed",
+    "task", "xs", "ys", "gradients", "w", "shape", "noise", "table", "target", "hidden", "batch_size", "order", "steps",
+    "seed",
 )  # fmt: skip
 """Keys both sides must agree on, or they would not see the same batches from the same start."""
 MEASURED = 1000

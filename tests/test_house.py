@@ -13,8 +13,11 @@ MODULES = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix("
 COMPOSED = {
     "lab.key": set(),
     "lab.choices": set(),
-    "lab.consistency": {"lab.key", "lab.choices"},
-    "lab.settings": {"lab.key", "lab.choices", "lab.consistency"},
+    "lab.tables.parse": {"lab.key"},
+    "lab.tables": {"lab.key", "lab.tables.parse"},
+    "lab.tables.encode": {"lab.key", "lab.tables.parse"},
+    "lab.consistency": {"lab.key", "lab.choices", "lab.tables"},
+    "lab.settings": {"lab.key", "lab.choices", "lab.consistency", "lab.tables"},
     "lab.record": set(),
     "lab.task": set(),
     "lab.reduction": set(),
