@@ -71,7 +71,7 @@ def test_what_was_done_is_told_as_notes():
     run = fit(Settings(task="table", table=table(*HOUSES), steps=2))
     notes = [finding.text for finding in of_run(run) if finding.level == "note"]
     assert "1 of 7 rows have no y and are left out." in notes
-    assert "town says in 1 rows held out what it never says in training." in notes
+    assert "town holds a text that never trained in 1 of the rows held out." in notes
     assert "The same in every row that trains, and left out: note." in notes
     assert any("y is predicted in standard deviations from its mean: 4.3 plus or minus" in text for text in notes)
     assert run.task.notes and not fit(Settings(task="points", steps=1)).task.notes
@@ -142,7 +142,7 @@ CUT: dict[str, Callable[[], Settings]] = {
 
 
 @pytest.mark.parametrize("kind", CUT)
-@pytest.mark.parametrize("microbatches", [1, 3, 8, 32])
+@pytest.mark.parametrize("microbatches", [3, 32])
 def test_the_mean_over_microbatches_is_the_gradient_of_the_whole_batch(kind, microbatches):
     settings = CUT[kind]().replace(microbatches=microbatches, batch_size=29)
     assert fit(settings).at(0).agreement.relative_error < 2e-6

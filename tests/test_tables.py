@@ -210,7 +210,10 @@ NOTES = {
     "no name": (",b\n" + "\n".join(f"{i},{i % 2}" for i in range(9)), "Column 1 has no name and is called column 1."),
     "mixed": ("a,b\n" + "\n".join(f"{i if i % 4 else 'none!'},{i % 2}" for i in range(20)), "such as none!"),
     "encoding": (b"a,b\n" + b"\n".join(b"%d,\xe9%d" % (i, i % 2) for i in range(9)), "Line 2 is not UTF-8"),
-    "unseen": ("a,b\n" + "\n".join(f"{'pqrst'[i % 5]},{i % 2}" for i in range(20)), "a says in 4 rows held out"),
+    "unseen": (
+        "a,b\n" + "\n".join(f"{'pqrst'[i % 5]},{i % 2}" for i in range(20)),
+        "a holds a text that never trained in 4",
+    ),
     "unseen class": (with_last(["x", "y", "x", "y", "z"] * 4), "No row that trains has the last z"),
     "classes": (GOOD, "c has 3 classes: x, y, z."),
     "a number": (with_last([i + 0.5 for i in range(10)]), "from its mean: 4.5 plus or minus 2.74"),

@@ -169,7 +169,7 @@ def _text(column: Column, values: np.ndarray, part: Part, notes: list[str]) -> d
         notes.append(f"{column.name} holds numbers and texts, such as {shown(odd[0])}, and is taken as text.")
     unseen = np.isin(values, trained, invert=True) & ~missing
     if unseen.any():
-        notes.append(f"{column.name} says in {unseen.sum():,} rows held out what it never says in training.")
+        notes.append(f"{column.name} holds a text that never trained in {unseen.sum():,} of the rows held out.")
     return found
 
 
