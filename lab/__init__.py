@@ -7,6 +7,7 @@
     step      one update, in order            run         fit, and the run it returns
     reduction, clipping, optimizers,          plan        settings -> arrays and program
     schedules: the parts of an update         program     the compiled program
+    tables    the user's own CSV files
     exercise  the classic exercise            comparison  two settings, trained in step
     precision, scaling: number formats        census, rounding: what they cost one update
     devices   pmap, shard_map, one program    choices, consistency: what settings may be
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lab.record import Record
     from lab.run import Progress, Run, fit
     from lab.settings import Settings
+    from lab.tables import read_table
     from lab.user_file import read_task
 
 HOMES = {
@@ -43,6 +45,7 @@ HOMES = {
     "diagnose": "lab.diagnosis",
     "fit": "lab.run",
     "microbatched_grads": "lab.exercise",
+    "read_table": "lab.tables",
     "read_task": "lab.user_file",
 }
 """Which module each public name lives in."""
@@ -59,6 +62,7 @@ __all__ = [
     "diagnose",
     "fit",
     "microbatched_grads",
+    "read_table",
     "read_task",
 ]
 

@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 
 DERIVED = {
-    "batch_size": "everything typed for scalar and hand",
+    "batch_size": "everything typed for scalar and hand, at most the rows that train for table",
     "microbatches": "the number of groups for hand",
 }
 """Defaults that follow from what was typed."""
@@ -117,7 +117,7 @@ def read_settings(given: argparse.Namespace) -> Settings:
     words = [*given.words, *own_task(given.task)]
     if given.settings is not None:
         return files.read(given.settings, words)
-    return Settings.from_words(words)
+    return files.from_words(words)
 
 
 def own_task(path: str | None) -> list[str]:
@@ -169,7 +169,7 @@ def train(given: argparse.Namespace, settings: Settings, team: Team | None = Non
     from lab.record import to_json
     from lab.run import fit
 
-    comparison = compare(settings, **split_words(given.against)) if given.against else None
+    comparison = compare(settings, **files.with_table(split_words(given.against))) if given.against else None
     result = comparison.run if comparison else fit(settings, progress=team is None and sys.stderr.isatty())
     sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
     found = {label: [f for f in (*findings.of_run(side), diagnose(side)) if f] for label, side in sides.items()}

@@ -14,7 +14,8 @@ from lab.run import Run, Training
 from lab.settings import Settings
 
 SHARED = (
-    "task", "xs", "ys", "gradients", "w", "file", "shape", "noise", "hidden", "batch_size", "order", "steps", "seed",
+    "task", "xs", "ys", "gradients", "w", "shape", "noise", "table", "target", "file", "hidden", "batch_size", "order",
+    "steps", "seed",
 )  # fmt: skip
 """Keys both sides must agree on, or they would not see the same batches from the same start."""
 MEASURED = 1000

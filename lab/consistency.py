@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lab import user_file
+from lab import tables, user_file
 from lab.choices import MOST_MICROBATCHES, SAMPLED, WARMED_UP
 from lab.key import parse_gradients, parse_numbers, require
 
@@ -25,6 +25,12 @@ def check(settings: "Settings", everything: int):
             s.batch_size == everything,
             f"batch_size={s.batch_size}: task={s.task} uses all {everything} examples every update; "
             "leave batch_size out",
+        )
+    if s.task == "table":
+        rows = tables.training_rows(s.table, s.target)
+        require(
+            not rows or s.batch_size <= rows,
+            f"batch_size={s.batch_size}: must be 1 to {rows}, the rows of the table that train; use fewer",
         )
     if s.task == "file":
         there = user_file.examples(s.file)

@@ -29,7 +29,8 @@ class Key:
 
     `by_task` and `high_by_task` overrule `default` and `high` for the tasks they name. `structure` marks the
     settings that shape the compiled program; all others are numbers fed to it. `used` tells whether anything
-    reads the setting under the choices made. A text has a parser and the form it wants, in words.
+    reads the setting under the choices made. A text has a parser and the form it wants, in words; `blanks` lets it
+    hold blanks.
     """
 
     group: str
@@ -45,6 +46,7 @@ class Key:
     structure: bool = False
     used: Callable[[Any], bool] = lambda settings: True
     parse: Callable[[str], Any] | None = None
+    blanks: bool = False
     form: str = ""
 
     def default_for(self, task: str) -> Any:
@@ -83,7 +85,7 @@ class Key:
     def _parsed_text(self, name: str, given: Any, parse: Callable[[str], Any]) -> str:
         if not isinstance(given, str):
             given = ",".join(map(text_of, given)) if _is_sequence(given) else text_of(given)
-        text = "".join(given.split())
+        text = (" " if self.blanks else "").join(given.split())
         require(len(text) <= 4000, f"{name}: is {len(text)} characters long; at most 4000 can be typed")
         try:
             parse(text)

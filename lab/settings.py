@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from lab import consistency, user_file
+from lab import consistency, tables, user_file
 from lab.choices import (
     CLIP_PLACES,
     CLIPS,
@@ -100,10 +100,21 @@ class Settings:
         0.1, "task", "Standard deviation of the noise added to every target, or to both coordinates of every point.",
         low=0, high=100, used=lambda s: s.task in ("linear", "points"),
     )  # fmt: skip
+    table: str = key(
+        "example", "task",
+        "The data: example, or the fingerprint of a CSV file. On the command line table=FILE reads one.",
+        parse=tables.parse_table, form="example, or 12 hexadecimal digits", used=lambda s: s.task == "table",
+        structure=True,
+    )  # fmt: skip
+    target: str = key(
+        "", "task", "The column to predict; empty for the last.", parse=tables.parse_target, blanks=True,
+        form=f"the name of a column, at most {tables.LONGEST_NAME} characters", used=lambda s: s.task == "table",
+        structure=True,
+    )  # fmt: skip
     hidden: str = key(
         "64,64", "task", "Width of each hidden layer; empty for none.", parse=parse_widths,
         form="up to 4 whole numbers from 1 to 1024 with commas between them",
-        by_task={"points": "16,16"}, used=lambda s: s.task in NETWORKS, structure=True,
+        by_task={"points": "16,16", "table": "16,16"}, used=lambda s: s.task in NETWORKS, structure=True,
     )  # fmt: skip
     file: str = key(
         "", "task",
@@ -130,14 +141,15 @@ class Settings:
 
     batch_size: int = key(
         256, "batch", "Examples in one update, over all microbatches.", low=1, high=4000,
-        by_task={"linear": 100, "points": 64, "file": 32},
-        high_by_task={"linear": 1000, "points": 400, "digits": 1442},
+        by_task={"linear": 100, "points": 64, "table": 32, "file": 32},
+        high_by_task={"linear": 1000, "points": 400, "digits": 1442, "table": tables.MOST_TRAINING_ROWS},
         cure="a batch cannot hold more examples than there are to train on", used=lambda s: s.task in SAMPLED,
         structure=True,
     )  # fmt: skip
     microbatches: int = key(
         8, "batch", "Pieces each device's share of the batch is cut into; the gradient is taken piece by piece.",
-        low=1, high=MOST_MICROBATCHES, by_task={"scalar": 2, "linear": 4, "points": 4, "file": 4}, structure=True,
+        low=1, high=MOST_MICROBATCHES, structure=True,
+        by_task={"scalar": 2, "linear": 4, "points": 4, "table": 4, "file": 4},
     )  # fmt: skip
     order: str = key(
         "shuffled", "batch",
@@ -299,8 +311,11 @@ class Settings:
             return sum(len(group) for group in parse_gradients(self.gradients))
         if name == "batch_size" and self.task == "scalar":
             return len(parse_numbers(self.xs))
-        if name == "batch_size" and self.task == "file":
-            return min(about_key(name).default_for(self.task), user_file.examples(self.file) or math.inf)
+        if name == "batch_size" and self.task in ("table", "file"):
+            there = (
+                tables.training_rows(self.table, self.target) if self.task == "table" else user_file.examples(self.file)
+            )
+            return min(about_key(name).default_for(self.task), there or math.inf)
         return about_key(name).default_for(self.task)
 
     @property

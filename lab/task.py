@@ -58,6 +58,7 @@ class Task(NamedTuple):
         statistics: running statistics before the first update, means over examples; () if there are none.
         draws: whether training draws random numbers.
         sizes: what sorts the examples [n]: their lengths, labels or targets; None where nothing does.
+        notes: what was done to the data that their owner would want to know, in sentences.
     """
 
     init: Callable[[jax.Array], Params]
@@ -69,6 +70,7 @@ class Task(NamedTuple):
     statistics: Any = ()
     draws: bool = False
     sizes: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def examples(self) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from lab import Settings, SettingsError, files, tasks
+from lab import Settings, SettingsError, files, tables, tasks
 from lab.choices import (
     CLIPS,
     DEALS,
@@ -47,6 +47,17 @@ DEFAULTS = {
     "file": {
         "batch_size": 32,
         "microbatches": 4,
+        "optimizer": "adam",
+        "learning_rate": 0.01,
+        "schedule": "cosine",
+        "steps": 300,
+    },
+    "table": {
+        "batch_size": 32,
+        "microbatches": 4,
+        "hidden": "16,16",
+        "table": "example",
+        "target": "",
         "optimizer": "adam",
         "learning_rate": 0.01,
         "schedule": "cosine",
@@ -100,7 +111,8 @@ def legal(draw) -> Settings:
         group = st.lists(example, min_size=1, max_size=3).map(",".join)
         keys |= {"gradients": "/".join(draw(st.lists(group, min_size=1, max_size=4))), "w": draw(numbers)}
     else:
-        keys["batch_size"] = draw(st.integers(1, int(about_key("batch_size").high_for(task))))
+        most = tables.training_rows("example", "") if task == "table" else about_key("batch_size").high_for(task)
+        keys["batch_size"] = draw(st.integers(1, int(most or 0)))
     if task != "hand":
         keys["microbatches"] = draw(st.integers(1, 1024))
     optional = {
@@ -141,7 +153,7 @@ def test_hand_counts_its_groups_and_examples():
     assert (settings.microbatches, settings.batch_size) == (3, 6)
 
 
-@pytest.mark.parametrize("task", [task for task in SAMPLED if task != "file"])
+@pytest.mark.parametrize("task", [task for task in SAMPLED if task not in ("table", "file")])
 def test_the_largest_batch_is_every_example_there_is(task):
     assert tasks.load(Settings(task=task)).examples == about_key("batch_size").high_for(task)
     assert tasks.load(Settings(task=task)).examples == {"digits": 1442, "linear": 1000, "points": 400}[task]
@@ -209,9 +221,9 @@ def test_replacing_the_task_takes_its_defaults_and_keeps_what_was_chosen():
 
 def test_structure_is_what_shapes_the_program():
     assert set(Settings().structure()) == {
-        "task", "hidden", "file", "norm", "dropout_keys",
-        "batch_size", "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip",
-        "clip_at", "param_dtype", "compute_dtype", "loss_scaling", "devices", "device_reduction", "parallel",
+        "task", "table", "target", "file", "hidden", "norm", "dropout_keys", "batch_size", "microbatches", "reduction",
+        "accumulator_dtype", "optimizer", "clip", "clip_at", "param_dtype", "compute_dtype", "loss_scaling", "devices",
+        "device_reduction", "parallel",
     }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def _formats(s: Settings) -> str:
 def of_run(run: Run) -> list[Finding]:
     """What happened in the run that its owner would want to know."""
     settings, record = run.settings, run.record
-    found = [*_settings_notes(settings)]
+    found = [*_settings_notes(settings), *(Finding("note", text) for text in run.task.notes)]
     if run.stopped:
         found.append(Finding("note", f"Stopped after {record.length:,} of {plural(settings.steps, 'update')}."))
     found += [*_of_precision(run), *_of_devices(run)]

@@ -2,9 +2,11 @@
 
 from lab.settings import Settings
 from lab.task import Task
-from lab.tasks import digits, file, hand, linear, points, scalar
+from lab.tasks import digits, file, hand, linear, points, scalar, table
 
-MODULES = {"scalar": scalar, "hand": hand, "linear": linear, "points": points, "digits": digits, "file": file}
+MODULES = {
+    "scalar": scalar, "hand": hand, "linear": linear, "points": points, "digits": digits, "table": table, "file": file,
+}  # fmt: skip
 
 
 def load(settings: Settings) -> Task:
