@@ -10,6 +10,7 @@ TASKS = {
     "hand": "gradients you type",
     "linear": "least squares",
     "digits": "handwritten digits",
+    "names": "names, letter by letter",
 }
 
 TASK_LOOK = {
@@ -17,6 +18,7 @@ TASK_LOOK = {
     "hand": "You type each example's gradient; 4/2,2,2 is one microbatch of one example and one of three.",
     "linear": "Least squares with a known answer: watch the held-out loss sink to the noise, and no further.",
     "digits": "Real digits, some never trained on: watch their dashed line part from the solid one.",
+    "names": "A name weighs as many tokens as it has: try mean_of_means, then order=sorted, under the microscope.",
 }
 
 GROUPS = {

@@ -136,4 +136,4 @@ class Plan:
         rate = jnp.float32(schedules.rates(settings, int(state.applied[0]), 1)[0])
         draw = Draw(self._numbers.seed, jnp.int32(step), self._numbers.dropout)
         examples = Examples(self._train, order[self.share.rows], self.share.filled, draw)
-        return Inputs(self.recipe, self._numbers, rate, examples)
+        return Inputs(self.recipe, self._numbers, rate, examples, self.task.unit)

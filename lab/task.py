@@ -58,6 +58,7 @@ class Task(NamedTuple):
         statistics: running statistics before the first update, means over examples; () if there are none.
         draws: whether training draws random numbers.
         sizes: what sorts the examples [n]: their lengths, labels or targets; None where nothing does.
+        unit: what weights count, in a word.
     """
 
     init: Callable[[jax.Array], Params]
@@ -69,6 +70,7 @@ class Task(NamedTuple):
     statistics: Any = ()
     draws: bool = False
     sizes: np.ndarray | None = None
+    unit: str = "example"
 
     @property
     def examples(self) -> int:

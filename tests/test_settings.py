@@ -35,6 +35,14 @@ DEFAULTS = {
         "schedule": "cosine",
         "steps": 300,
     },
+    "names": {
+        "batch_size": 64,
+        "microbatches": 8,
+        "optimizer": "adam",
+        "learning_rate": 0.02,
+        "schedule": "cosine",
+        "steps": 300,
+    },
     "points": {
         "batch_size": 64,
         "microbatches": 4,
@@ -136,7 +144,8 @@ def test_hand_counts_its_groups_and_examples():
 @pytest.mark.parametrize("task", SAMPLED)
 def test_the_largest_batch_is_every_example_there_is(task):
     assert tasks.load(Settings(task=task)).examples == about_key("batch_size").high_for(task)
-    assert tasks.load(Settings(task=task)).examples == {"digits": 1442, "linear": 1000}[task]
+    examples = {"digits": 1442, "linear": 1000, "points": 400, "names": 1915}
+    assert tasks.load(Settings(task=task)).examples == examples[task]
 
 
 @given(legal())
@@ -201,7 +210,8 @@ def test_replacing_the_task_takes_its_defaults_and_keeps_what_was_chosen():
 
 def test_structure_is_what_shapes_the_program():
     assert set(Settings().structure()) == {
-        "task", "hidden", "batch_size", "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip",
+        "task", "hidden", "norm", "dropout_keys", "layers", "width", "batch_size", "microbatches", "reduction",
+        "accumulator_dtype", "optimizer", "clip",
         "clip_at", "param_dtype", "compute_dtype", "loss_scaling", "devices", "device_reduction", "parallel",
     }  # fmt: skip
 

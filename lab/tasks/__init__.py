@@ -2,9 +2,9 @@
 
 from lab.settings import Settings
 from lab.task import Task
-from lab.tasks import digits, hand, linear, points, scalar
+from lab.tasks import digits, hand, linear, names, points, scalar
 
-MODULES = {"scalar": scalar, "hand": hand, "linear": linear, "points": points, "digits": digits}
+MODULES = {"scalar": scalar, "hand": hand, "linear": linear, "points": points, "digits": digits, "names": names}
 
 
 def load(settings: Settings) -> Task:
