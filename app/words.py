@@ -13,6 +13,7 @@ TASKS = {
     "digits": "handwritten digits",
     "file": "your own file",
     "table": "your own table",
+    "names": "names, letter by letter",
 }
 
 TASK_LOOK = {
@@ -23,6 +24,7 @@ TASK_LOOK = {
     "file": "Your own loss: what it should have given, whatever the cut, the devices and the number formats.",
     "digits": "Real digits, some never trained on: watch their dashed line part from the solid one.",
     "table": "A CSV file: one column is predicted from the others. The one that ships holds made-up houses and prices.",
+    "names": "A name weighs as many tokens as it has: try mean_of_means, then order=sorted, under the microscope.",
 }
 
 GROUPS = {

@@ -1,6 +1,6 @@
 """The names a setting can take, and the groups of them that other settings ask about."""
 
-TASKS = ("scalar", "hand", "linear", "points", "digits", "table", "file")
+TASKS = ("scalar", "hand", "linear", "points", "digits", "names", "table", "file")
 REDUCTIONS = ("mean", "sum", "mean_of_means", "sum_of_means")
 DTYPES = ("float32", "float16", "bfloat16")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "lion")
@@ -26,7 +26,7 @@ MOST_DEVICES = 8
 WARMED_UP = ("warmup_cosine", "warmup_linear", "warmup_stable_decay")
 DECAYED = ("exponential", "staircase", "piecewise")
 REPEATED = ("staircase", "restarts")
-SAMPLED = ("linear", "points", "digits", "table", "file")
+SAMPLED = ("linear", "points", "digits", "names", "table", "file")
 """Tasks that draw batches from a data set; the others use everything typed, every update."""
 NETWORKS = ("points", "digits", "table")
 """Tasks whose model is a multilayer perceptron."""

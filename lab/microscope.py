@@ -22,12 +22,16 @@ NAMED = 8
 
 
 class Inputs(NamedTuple):
-    """What an update reads besides the state; `examples` has each device's places [d, m, b]."""
+    """What an update reads besides the state; `examples` has each device's places [d, m, b].
+
+    `unit` is what the task's weights count.
+    """
 
     recipe: Recipe
     numbers: Numbers
     rate: jax.Array
     examples: Examples
+    unit: str
 
 
 def agreement(vector: np.ndarray, full: np.ndarray) -> Agreement:
@@ -167,7 +171,7 @@ def _opened(recipe: Recipe):
 
 def look(inputs: Inputs, state: State, step: int) -> Update:
     """Open the update that `inputs` and `state` determine."""
-    recipe, numbers, rate, examples = inputs
+    recipe, numbers, rate, examples, unit = inputs
     filled = np.asarray(examples.filled)
     params = first_of(state.params)
     full, weight = whole_batch(recipe, params, examples)
@@ -253,5 +257,6 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         device_reduction_agreement={name: agreement(values, full) for name, values in ways.items()},
         loss_scale=float(row["loss_scale"][0]),
         skipped=bool(row["skipped"][0]),
+        unit=unit,
         broke=_broke(recipe, tensor_names(params), seen, told["flags"]),
     )

@@ -51,10 +51,10 @@ def outputs(params: Params, x: jax.Array, context: Context, norm: str) -> tuple[
 
 
 def layer_norm(x: jax.Array) -> jax.Array:
-    """Every example's features [b, f] shifted to mean 0 and scaled to variance 1."""
+    """The features along the last axis [..., f] shifted to mean 0 and scaled to variance 1."""
     wide = at_least_float32(x)
-    centred = wide - wide.mean(axis=1, keepdims=True)
-    return (centred * jax.lax.rsqrt((centred**2).mean(axis=1, keepdims=True) + EPSILON)).astype(x.dtype)
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    return (centred * jax.lax.rsqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON)).astype(x.dtype)
 
 
 def batch_norm(x: jax.Array, filled: jax.Array, running: jax.Array | None) -> tuple[jax.Array, jax.Array]:

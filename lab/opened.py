@@ -79,8 +79,8 @@ class Update(NamedTuple):
     `stages` has the gradient after each operation, in the order the settings put them; the last holds the parameters.
     `device_reductions` has what each device reduction would have given (`none`: the first device's own gradient).
     `batch_norm` and `shared_keys` tell of models whose gradient depends on the cut.
-    `broke` says where a number first was not finite, if one was. Where devices differ, what is not told of each device
-    is that of the first.
+    `unit` is what weights count, in a word. `broke` says where a number first was not finite, if one was. Where
+    devices differ, what is not told of each device is that of the first.
     """
 
     step: int
@@ -107,6 +107,7 @@ class Update(NamedTuple):
     device_reduction_agreement: dict[str, Agreement]
     loss_scale: float
     skipped: bool
+    unit: str
     broke: Break | None
 
     def to_dict(self) -> dict[str, Any]:

@@ -137,4 +137,4 @@ class Plan:
         rows, filled = devices.fetch((self.share.rows, self.share.filled))
         draw = Draw(self._numbers.seed, jnp.int32(step), self._numbers.dropout)
         examples = Examples(self._train, order[rows], filled, draw)
-        return Inputs(self.recipe, self._numbers, rate, examples)
+        return Inputs(self.recipe, self._numbers, rate, examples, self.task.unit)

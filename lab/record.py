@@ -10,7 +10,7 @@ import numpy as np
 
 COLUMNS = {
     "step": "number of the update, from 0",
-    "loss": "mean loss per example of the update's batch, before the update",
+    "loss": "mean loss of the update's batch, before the update: per example, or per token of task=names",
     "objective": "the loss as the chosen reduction would report it",
     "learning_rate": "the rate applied to this update",
     "grad_norm": "Euclidean norm of the reduced gradient without any clip",

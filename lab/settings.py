@@ -138,11 +138,21 @@ class Settings:
         choices=DROPOUT_KEYS, structure=True,
         used=lambda s: s.task == "file" or (s.dropout > 0 and s.task in NETWORKS),
     )  # fmt: skip
+    layers: int = key(
+        1, "task", "Blocks of the transformer. 0: it sees only the last character and its place.", low=0, high=4,
+        used=lambda s: s.task == "names", structure=True,
+    )  # fmt: skip
+    width: int = key(
+        32, "task", "Features the transformer carries for every character.", low=4, high=128,
+        used=lambda s: s.task == "names", structure=True,
+    )  # fmt: skip
 
     batch_size: int = key(
         256, "batch", "Examples in one update, over all microbatches.", low=1, high=4000,
-        by_task={"linear": 100, "points": 64, "table": 32, "file": 32},
-        high_by_task={"linear": 1000, "points": 400, "digits": 1442, "table": tables.MOST_TRAINING_ROWS},
+        by_task={"linear": 100, "points": 64, "names": 64, "table": 32, "file": 32},
+        high_by_task={
+            "linear": 1000, "points": 400, "digits": 1442, "names": 1915, "table": tables.MOST_TRAINING_ROWS,
+        },
         cure="a batch cannot hold more examples than there are to train on", used=lambda s: s.task in SAMPLED,
         structure=True,
     )  # fmt: skip
@@ -181,7 +191,8 @@ class Settings:
         by_task={"scalar": "sgd", "hand": "sgd", "linear": "sgd"}, structure=True,
     )  # fmt: skip
     learning_rate: float = key(
-        0.01, "optimizer", "The peak rate of the schedule.", low=0, high=1000, by_task={"hand": 0.1, "linear": 0.05},
+        0.01, "optimizer", "The peak rate of the schedule.", low=0, high=1000,
+        by_task={"hand": 0.1, "linear": 0.05, "names": 0.02},
     )  # fmt: skip
     weight_decay: float = key(
         0.01, "optimizer", "Decoupled: rate x weight_decay x parameter is subtracted each update.",

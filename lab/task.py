@@ -59,6 +59,7 @@ class Task(NamedTuple):
         draws: whether training draws random numbers.
         sizes: what sorts the examples [n]: their lengths, labels or targets; None where nothing does.
         notes: what was done to the data that their owner would want to know, in sentences.
+        unit: what weights count, in a word.
     """
 
     init: Callable[[jax.Array], Params]
@@ -71,6 +72,7 @@ class Task(NamedTuple):
     draws: bool = False
     sizes: np.ndarray | None = None
     notes: tuple[str, ...] = ()
+    unit: str = "example"
 
     @property
     def examples(self) -> int:

@@ -8,8 +8,8 @@ from lab import Settings, SettingsError, files
 WARM = {"task": "scalar", "schedule": "warmup_linear", "steps": 10}
 
 BAD = [
-    ({"task": "digit"}, ["task=digit", "scalar, hand, linear, points", "did you mean digits?"]),
-    ({"task": ""}, ["task=", "scalar, hand, linear, points"]),
+    ({"task": "digit"}, ["task=digit", "scalar, hand, linear, points, digits, names", "did you mean digits?"]),
+    ({"task": ""}, ["task=", "scalar, hand, linear, points, digits, names"]),
     ({"task": "DIGITS"}, ["task=DIGITS", "digits"]),
     ({"reduction": "average"}, ["reduction=average", "mean, sum, mean_of_means, sum_of_means"]),
     ({"reduction": "mean_of_mean"}, ["did you mean mean_of_means?"]),

@@ -35,6 +35,14 @@ DEFAULTS = {
         "schedule": "cosine",
         "steps": 300,
     },
+    "names": {
+        "batch_size": 64,
+        "microbatches": 8,
+        "optimizer": "adam",
+        "learning_rate": 0.02,
+        "schedule": "cosine",
+        "steps": 300,
+    },
     "points": {
         "batch_size": 64,
         "microbatches": 4,
@@ -156,7 +164,8 @@ def test_hand_counts_its_groups_and_examples():
 @pytest.mark.parametrize("task", [task for task in SAMPLED if task not in ("table", "file")])
 def test_the_largest_batch_is_every_example_there_is(task):
     assert tasks.load(Settings(task=task)).examples == about_key("batch_size").high_for(task)
-    assert tasks.load(Settings(task=task)).examples == {"digits": 1442, "linear": 1000, "points": 400}[task]
+    examples = {"digits": 1442, "linear": 1000, "points": 400, "names": 1915}
+    assert tasks.load(Settings(task=task)).examples == examples[task]
 
 
 @given(legal())
@@ -221,9 +230,9 @@ def test_replacing_the_task_takes_its_defaults_and_keeps_what_was_chosen():
 
 def test_structure_is_what_shapes_the_program():
     assert set(Settings().structure()) == {
-        "task", "table", "target", "file", "hidden", "norm", "dropout_keys", "batch_size", "microbatches", "reduction",
-        "accumulator_dtype", "optimizer", "clip", "clip_at", "param_dtype", "compute_dtype", "loss_scaling", "devices",
-        "device_reduction", "parallel",
+        "task", "table", "target", "file", "hidden", "norm", "dropout_keys", "layers", "width", "batch_size",
+        "microbatches", "reduction", "accumulator_dtype", "optimizer", "clip", "clip_at", "param_dtype",
+        "compute_dtype", "loss_scaling", "devices", "device_reduction", "parallel",
     }  # fmt: skip
 
 

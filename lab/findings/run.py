@@ -74,7 +74,8 @@ def of_run(run: Run) -> list[Finding]:
         accuracy = "" if held_out is None else f" Held-out accuracy {percent(held_out)}."
         tenth = -(-record.length // 10)
         fell = record["loss"][-tenth:].mean() < record["loss"][:tenth].mean()
-        text = f"Loss went from {number(first)} to {number(last)}.{accuracy}"
+        per = "" if run.task.unit == "example" else f" per {run.task.unit}"
+        text = f"Loss{per} went from {number(first)} to {number(last)}.{accuracy}"
         found.append(Finding("ok", text) if fell else Finding("warning", text + " It did not fall."))
     return found
 

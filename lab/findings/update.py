@@ -100,23 +100,24 @@ def _of_sums(update: Update) -> list[Finding]:
         return [Finding("note", text)]
     ratio = reduced / update.reference.norm if update.reference.norm else np.inf
     uneven = len(set(weights)) > 1
-    least, most = min(weights), max(weights)
+    least, most, unit = min(weights), max(weights), update.unit
+    one = f"{'an' if unit == 'example' else 'a'} {unit}"
     empty = f"{weights.count(0)} of them {'is' if weights.count(0) == 1 else 'are'}"
     off = f"{update.reduction} is {percent(error)} off the full batch"
     if update.reduction == "sum":
         text = (
-            f"sum is {number(ratio)} times the full-batch gradient: it adds {sum(weights):g} examples and divides by "
+            f"sum is {number(ratio)} times the full-batch gradient: it adds {sum(weights):,g} {unit}s and divides by "
             "none. The direction is right, the length is not; Adam hides this, clipping can too."
         )
     elif update.reduction == "mean_of_means":
         text = (
-            f"{off}: microbatches of {least:g} to {most:g} examples all count the same, so an example in the smallest "
+            f"{off}: microbatches of {least:g} to {most:g} {unit}s all count the same, so {one} in the smallest "
             f"weighs {number(most / least)} times as much as one in the largest."
             if least
             else f"{off}: it divides by {len(weights)} microbatches, and {empty} empty."
         )
     else:
-        why = f" and counts microbatches of {least:g} to {most:g} examples the same" if uneven else ""
+        why = f" and counts microbatches of {least:g} to {most:g} {unit}s the same" if uneven else ""
         text = (
             f"sum_of_means is {number(ratio)} times as long as the full-batch gradient: it adds the means of {count} "
             f"and never divides by {len(weights)}{why}."
@@ -145,10 +146,10 @@ def _of_device_reduction(update: Update) -> Finding:
         )
         return Finding("warning", text, cure)
     least, most = (pick(update.devices, key=lambda device: device.weight) for pick in (min, max))
-    each = most.weight / least.weight if least.weight else np.inf
+    each, all_together = most.weight / least.weight if least.weight else np.inf, sum(d.weight for d in update.devices)
     text = (
         f"The mean of the {number_of} devices' means is {percent(error)} off the gradient of all together: device "
-        f"{least.index + 1} holds {least.weight:g} of the {sum(d.weight for d in update.devices):g} examples, and "
+        f"{least.index + 1} holds {least.weight:g} of the {all_together:,g} {update.unit}s, and "
         f"each of them weighs {number(each)} times as much as one on device {most.index + 1}."
     )
     if update.reduction == "sum" or update.reduction == "sum_of_means":

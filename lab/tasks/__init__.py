@@ -2,10 +2,11 @@
 
 from lab.settings import Settings
 from lab.task import Task
-from lab.tasks import digits, file, hand, linear, points, scalar, table
+from lab.tasks import digits, file, hand, linear, names, points, scalar, table
 
 MODULES = {
-    "scalar": scalar, "hand": hand, "linear": linear, "points": points, "digits": digits, "table": table, "file": file,
+    "scalar": scalar, "hand": hand, "linear": linear, "points": points, "digits": digits, "names": names,
+    "table": table, "file": file,
 }  # fmt: skip
 
 
