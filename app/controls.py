@@ -1,17 +1,18 @@
 """Widgets <-> `Settings` <-> address. A session's settings are always legal; a refused value stays in its widget."""
 
 import html
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
-from app import words
+from app import own_data, words
 from lab import user_file
 from lab.choices import MOST_DEVICES, SAMPLED, TASKS
 from lab.comparison import other_side
 from lab.key import Key, SettingsError, scale_text, text_of
-from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
+from lab.settings import GROUPS, KEYS, Settings, about_key, split_words, words_in
 
 AGAINST = "against"
 """The part of the address that holds the words of a comparison."""
@@ -27,6 +28,8 @@ SCALES: dict[str, list[float]] = {
     "loss_scale": [2.0**power for power in range(-24, 25)],
     "devices": list(range(1, MOST_DEVICES + 1)),
     "dropout": [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9],
+    "layers": [0, 1, 2, 3, 4],
+    "width": [4, 8, 16, 32, 64, 128],
     "growth_interval": [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
     "noise": [0, 0.01, 0.03, 0.1, 0.3, 1, 3],
     "decay_rate": [0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1],
@@ -61,7 +64,7 @@ def compared() -> Settings | None:
     if not state.against:
         return None
     try:
-        return other_side(state.settings, split_words(state.against.split()))
+        return other_side(state.settings, split_words(words_in(state.against)))
     except SettingsError as refusal:
         state.refused[AGAINST] = str(refusal)
         return None
@@ -95,14 +98,14 @@ def comparison():
 
 def _named(settings: Settings) -> str:
     """What a pinned run is called."""
-    return " ".join(settings.words()) or words.DEFAULTS
+    return shlex.join(settings.words()) or words.DEFAULTS
 
 
 def _changes(settings: Settings, other: Settings) -> str:
     """The words that turn the settings into the others; something that changes nothing where they are equal."""
     mine, theirs = settings.to_dict(), other.to_dict()
     differ = [f"{name}={text_of(theirs[name])}" for name in KEYS if mine[name] != theirs[name]]
-    return " ".join(differ) or f"task={settings.task}"
+    return shlex.join(differ) or f"task={settings.task}"
 
 
 def _legal_part(given: Mapping[str, Any]) -> Settings:
@@ -167,7 +170,7 @@ def _from_widget(name: str):
 def _exact():
     """Take the words typed into the box of exact settings."""
     try:
-        if choose(split_words(st.session_state.exact.split()), place="exact"):
+        if choose(split_words(words_in(st.session_state.exact)), place="exact"):
             st.session_state.exact = ""
     except SettingsError as refusal:
         st.session_state.refused["exact"] = str(refusal)
@@ -220,9 +223,12 @@ def _widget(name: str, about: Key, settings: Settings):
         st.selectbox(**common, options=there, format_func=lambda task: f"{task}: {words.TASKS[task]}")
     elif about.choices:
         st.selectbox(**common, options=about.choices)
+    elif name == "table":
+        own_data.choose_table(settings, choose, common)
+    elif name == "target":
+        own_data.choose_target(settings, common)
     elif name == "file":
-        st.session_state[key] = user_file.name(value)
-        st.text_input(**common, disabled=True)
+        own_data.show_file(settings, common)
     elif about.parse:
         st.text_input(**common)
     elif name == "seed":

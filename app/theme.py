@@ -18,6 +18,8 @@ NONE_TO_ALL = [[0, "#F4F4F4"], [1, "#7FB9DA"]]
 """Counts from 0 on a heatmap."""
 CLASSES = [[0, "#E8BFD6"], [0.5, "#F4F4F4"], [1, "#A9DCC9"]]
 """Probabilities of a class on a heatmap, light on any page."""
+CHEAP_TO_DEAR = [[0, "#F6F6F6"], [1, "#E08A4F"]]
+"""Losses on a heatmap, light on any page."""
 CLASS_MARKS = (("circle", "#9C3D76"), ("diamond", "#00694D"))
 """How the points of two classes are marked on it."""
 ON_HEAT = "#111111"

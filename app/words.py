@@ -67,6 +67,11 @@ LABELS = {
 
 COMPILES = "Changing this compiles a new program, about a second the first time."
 
+TABLE = "{name}: {rows:,} rows, {columns} columns"
+NO_TABLE = "The data of this link are not here: a link names a table and cannot carry it. Choose the file again."
+CHOOSE_TABLE = "another CSV file"
+EXAMPLE_TABLE = "Back to the example"
+
 EXACT = "Any setting, exactly"
 EXACT_HELP = "KEY=VALUE words, as on the command line and in the address: microbatches=7 learning_rate=3e-4"
 MICROSCOPE = "One update under the microscope"
@@ -74,7 +79,15 @@ BATCH_NORM = (
     "With batch norm the gradient itself depends on the cut, and what the accumulator's format costs cannot be told "
     "from that. Choose norm=layer to see it."
 )
-VIEWS = {"accumulator": "Accumulator", "precision": "Precision", "devices": "Devices"}
+VIEWS = {
+    "accumulator": "Accumulator",
+    "precision": "Precision",
+    "devices": "Devices",
+    "names": "Names",
+    "memory": "Memory",
+}
+MEMORY_WAITS = "Compiling the update once for every number of microbatches; this takes a few seconds…"
+MADE_UP = "Names the model makes up before this update"
 ONE_DEVICE = "This run uses one device. Choose more under Devices to see whether they agree."
 RUNS_ON = "Runs on {devices}."
 TRY = "Try {words}"

@@ -81,7 +81,7 @@ def _bytes(tree: Any) -> int:
 
 def _temporary(plan: Plan) -> int:
     """Bytes the compiled update needs besides what it is given and what it returns."""
-    recipe, numbers, rate, examples = plan.inputs(0, plan.start)
+    recipe, numbers, rate, examples, _ = plan.inputs(0, plan.start)
     state, rows, filled = first_of((plan.start, examples.rows, examples.filled))
 
     def one(state, numbers, rate, examples):

@@ -1,5 +1,7 @@
 """One update of a run under the microscope."""
 
+import html
+
 import streamlit as st
 
 from app import figures, jobs, words
@@ -8,9 +10,15 @@ from app.jobs import answer
 from app.views.sentences import tell
 from lab import findings
 from lab.census import Census
+from lab.choices import SAMPLED
 from lab.devices import described
+from lab.memory import Memory, measure
 from lab.opened import Update
 from lab.run import Run
+from lab.spelling import look
+
+POLL = 0.5
+"""Seconds between two looks at what is measured in the background."""
 
 
 @st.fragment
@@ -23,14 +31,13 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
         st.session_state.step = min(st.session_state.get("step", 0), last)
         step = st.slider("update", 0, last, key="step", help="Any update of the run, replayed bit for bit.")
     st.session_state.setdefault("view", "accumulator")
+    views = [view for view in words.VIEWS if offers(run.settings.task, view)]
+    if st.session_state.view not in views:
+        st.session_state.view = "accumulator"
     view = st.segmented_control(
-        "view",
-        list(words.VIEWS),
-        format_func=lambda name: words.VIEWS[name],
-        key="view",
-        required=True,
+        "view", views, format_func=lambda name: words.VIEWS[name], key="view", required=True,
         label_visibility="collapsed",
-    )
+    )  # fmt: skip
     there = beside.run if beside and beside.run and step < beside.run.record.length else None
     update = answer(job, run, Run.at, step)
     found = findings.of_update(update)
@@ -38,13 +45,61 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
     if census:
         fits = findings.of_census(census, run.settings.loss_scaling == "dynamic")
         found += [fits] if fits else []
-    tell([finding._replace(text=f"**Update {step:,}**: {finding.text}") for finding in found], "update")
+    tell(found, "update", about=f"Update {step:,}:")
     if view == "devices":
         devices(run, update)
+    elif view == "names":
+        names(run, job, update, beside if there else None, step)
+    elif view == "memory":
+        memory(run, job)
     elif census:
         precision(run, job, census, answer(beside, there, Run.census, step) if there else None, step)
     else:
         accumulator(update, answer(beside, there, Run.at, step) if there else None)
+
+
+def offers(task: str, view: str) -> bool:
+    """Whether a view has something to show for a task."""
+    return {"names": task == "names", "memory": task in SAMPLED}.get(view, True)
+
+
+def names(run: Run, job: jobs.Job | None, update: Update, beside: jobs.Job | None, step: int):
+    """Names the model makes up, what every letter costs, and how many tokens every microbatch holds."""
+    spelling = answer(job, run, look, step)
+    compared = answer(beside, beside.run, look, step) if beside and beside.run else None
+    left, right = st.columns([3, 2])
+    with left:
+        chart(figures.letters(spelling, compared), key="letters", height=300)
+    with right:
+        chart(figures.tokens(update), key="tokens", height=180)
+        made_up = "".join(f"<li>{html.escape(name) or '–'}</li>" for name in spelling.made_up)
+        st.html(f'<h3 class="own">{words.MADE_UP}</h3><ul class="made-up">{made_up}</ul>')
+
+
+def memory(run: Run, job: jobs.Job | None):
+    """What cutting the batch saves; measured in the background."""
+    if job is None:
+        found = measure(run.settings)
+    else:
+        asked = job.ask(memory_of)
+        if not asked.done():
+            await_memory(job)
+            return
+        found = asked.result()
+    chart(figures.memory(found, run.settings.microbatches), key="memory")
+
+
+def memory_of(run: Run) -> Memory:
+    """The memory of one update of a run."""
+    return measure(run.settings)
+
+
+@st.fragment(run_every=POLL)
+def await_memory(job: jobs.Job):
+    """Say that it is being measured, and draw it when it is."""
+    if job.ask(memory_of).done():
+        st.rerun()
+    st.caption(words.MEMORY_WAITS)
 
 
 def accumulator(update: Update, compared: Update | None):

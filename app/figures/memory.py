@@ -1,0 +1,56 @@
+"""Memory of one update against the number of microbatches."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import theme
+from app.figures.base import Chart, figure
+from lab.findings import number, percent
+from lab.memory import Memory
+
+UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+
+
+def memory(found: Memory, microbatches: int) -> Chart:
+    """What one update needs, as bars: what the cut cannot shrink below, and what it can above."""
+    size, unit = next((size, unit) for size, unit in UNITS if found.temporary.max() + found.state >= size)
+    names = [str(count) for count in found.counts]
+    fixed = {
+        "parameters and optimizer": np.full(len(names), found.state),
+        "examples of the batch": np.full(len(names), found.batch),
+        "accumulator": np.minimum(found.accumulator, found.temporary),
+    }
+    rest = found.temporary - fixed["accumulator"]
+    shades = (theme.REFERENCE, theme.REFERENCE, theme.REFERENCE)
+    traces = [
+        go.Bar(
+            x=names, y=values / size, name=name, marker={"color": colour, "pattern": {"shape": shape}, "opacity": 0.75},
+            hovertemplate=f"{name}: %{{y:.3g}} {unit}<extra></extra>",
+        )
+        for (name, values), colour, shape in zip(fixed.items(), shades, ("", "/", "x"), strict=True)
+    ]  # fmt: skip
+    traces.append(
+        go.Bar(
+            x=names, y=rest / size, name="temporary", marker={"color": theme.YOURS},
+            hovertemplate=f"temporary: %{{y:.3g}} {unit}<extra></extra>",
+        )
+    )  # fmt: skip
+    drawn = figure(traces, x="microbatches", y=unit, barmode="stack")
+    drawn.update_layout(hovermode="closest", xaxis={"type": "category"}, margin_t=44)
+    first, mine = int(found.temporary[0]), int(found.temporary[list(found.counts).index(microbatches)])
+    summary = f"Temporary memory {_said(first)} at once, {_said(mine)} in {microbatches} microbatches"
+    if first > mine:
+        summary += f": {percent(1 - mine / first)} less"
+    return Chart(
+        "Memory of one update on one device",
+        drawn,
+        "XLA's own count for the compiled update. Blue is what cutting the batch can shrink; grey stays, however it is "
+        "cut.",
+        summary + ".",
+    )
+
+
+def _said(size: int) -> str:
+    """Bytes with a unit: 2.4 MiB."""
+    per, unit = next((per, unit) for per, unit in UNITS if size >= per or per == 1)
+    return f"{number(size / per)} {unit}"
