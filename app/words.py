@@ -13,7 +13,7 @@ TASKS = {
     "digits": "handwritten digits",
     "file": "your own file",
     "table": "your own table",
-    "names": "names, letter by letter",
+    "names": "letter by letter",
 }
 
 TASK_LOOK = {

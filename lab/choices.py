@@ -30,3 +30,5 @@ SAMPLED = ("linear", "points", "digits", "names", "table", "file")
 """Tasks that draw batches from a data set; the others use everything typed, every update."""
 NETWORKS = ("points", "digits", "table")
 """Tasks whose model is a multilayer perceptron."""
+UNITS = {"names": "token"}
+"""What the weights of a task count, where that is not examples."""

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from lab.run import Run
@@ -31,7 +32,7 @@ def look(run: Run, step: int) -> Spelling:
     assert held_out is not None
     rows = np.linspace(0, len(held_out["x"]) - 1, SHOWN).astype(int)
     batch = {name: array[rows] for name, array in held_out.items()}
-    losses = np.array(names.token_losses(params, batch))
+    losses = np.array(names.token_losses(params, {name: jnp.asarray(array) for name, array in batch.items()}))
     ended = np.arange(losses.shape[1])[None, :] >= batch["tokens"][:, None]
     return Spelling(
         made_up=names.samples(params, run.settings.seed, MADE_UP),

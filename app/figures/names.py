@@ -57,6 +57,6 @@ def letters(spelling: Spelling, compared: Spelling | None = None) -> Chart:
     return Chart(
         "What every letter costs",
         drawn,
-        "Held-out names, read from the left: pale letters were expected, dark ones were a surprise. The dot is the stop.",
+        "Names that were held out, read from the left: a pale letter was expected, a dark one not. The dot is the stop.",
         summary,
     )

@@ -12,8 +12,10 @@ from lab.schedules import rates
 from lab.settings import Settings
 
 
-def loss(record: Record, held_out: Record, until: int, compared: Record | None = None) -> Chart:
-    """Loss of every batch, of the held-out examples, and of a compared run; skipped updates are marked."""
+def loss(
+    record: Record, held_out: Record, until: int, compared: Record | None = None, unit: str = "example"
+) -> Chart:  # fmt: skip
+    """Loss of every batch, of the held-out examples, and of a compared run, per unit; skipped updates are marked."""
     traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
     measured = "loss" in held_out and len(held_out["loss"]) > 0
     if measured:
@@ -25,7 +27,7 @@ def loss(record: Record, held_out: Record, until: int, compared: Record | None =
         traces.append(curve(compared, "loss", name="compared", line=theme.OTHER, mode="lines"))
     if record["skipped"].any():
         traces.append(skipped_marks(record, "loss"))
-    drawn = over_run(traces, until, y="loss per example")
+    drawn = over_run(traces, until, y=f"loss per {unit}")
     drawn.update_layout(yaxis=logarithmic(*(trace.y for trace in traces)))
     tell_if_empty(drawn, record["loss"])
     summary = f"Training loss {number(record['loss'][0])} → {number(record['loss'][-1])}"

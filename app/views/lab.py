@@ -12,6 +12,7 @@ from app.jobs import answer
 from app.views.microscope import microscope
 from app.views.sentences import tell
 from lab import findings, surface
+from lab.choices import UNITS
 from lab.diagnosis import diagnose
 from lab.opened import Update
 from lab.record import Record
@@ -188,7 +189,11 @@ def curves(
     left, right = (st.container(), st.container()) if stacked else st.columns(2)
     small = 140 if compared is not None else 170
     with left:
-        chart(figures.loss(record, held_out, until, compared), key="loss", height=small if stacked else 260)
+        chart(
+            figures.loss(record, held_out, until, compared, UNITS.get(settings.task, "example")),
+            key="loss",
+            height=small if stacked else 260,
+        )
     with right:
         if compared is not None:
             chart(figures.divergence(record, compared, until), key="divergence", height=small)

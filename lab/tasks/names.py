@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab import transformer
+from lab.choices import UNITS
 from lab.losses import cross_entropy
 from lab.settings import Settings
 from lab.task import Batch, Context, Losses, Params, Task
@@ -99,5 +100,5 @@ def task(settings: Settings) -> Task:
         train=train,
         held_out=arrays(words()[4::5]),
         sizes=train["tokens"],
-        unit="token",
+        unit=UNITS["names"],
     )
