@@ -32,12 +32,12 @@ def choose_table(settings: Settings, choose: Choose, common: Mapping[str, Any]):
         except SettingsError as refusal:
             st.session_state.refused["table"] = str(refusal)
 
+    def back():
+        choose({"table": tables.EXAMPLE, "target": ""}, "table")
+
     st.file_uploader(words.CHOOSE_TABLE, type=["csv", "tsv", "txt"], key="csv", on_change=take, help=common["help"])
     if settings.table != tables.EXAMPLE:
-        st.button(
-            words.EXAMPLE_TABLE, key="example_table", type="tertiary",
-            on_click=lambda: choose({"table": tables.EXAMPLE, "target": ""}, "table"),
-        )  # fmt: skip
+        st.button(words.EXAMPLE_TABLE, key="example_table", type="tertiary", on_click=back)
 
 
 def choose_target(settings: Settings, common: Mapping[str, Any]):

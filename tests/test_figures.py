@@ -9,6 +9,9 @@ from hypothesis.extra.numpy import arrays
 from app import figures
 from app.figures import base, update
 from lab import Record, Settings, fit
+from lab.findings import of_run
+from lab.memory import Memory
+from lab.spelling import look as spelling_of
 
 pytestmark = pytest.mark.page
 
@@ -180,12 +183,44 @@ def test_devices_are_drawn_as_they_are():
     losses = figures.device_losses(opened)
     assert list(traces(losses)[0].y) == [4, 2]
     assert "the batch is 2.5, and the mean of what they say 3" in losses.summary
-    assert np.array(traces(figures.dealt(opened))[0].z).tolist() == [[1], [3]]
+    assert np.array(traces(figures.dealt(opened, "contiguous"))[0].z).tolist() == [[1], [3]]
     drift = figures.spread(run.record, 3)
     assert list(traces(drift)[0].y) == run.record["spread"].tolist()
     together = figures.spread(fit(run.settings.replace(device_reduction="global")).record, 3)
     assert together.summary.startswith("Exactly 0 at every update")
     assert "device by device" in figures.accumulator(opened).figure.layout.xaxis.title.text
+
+
+def test_a_strided_deal_is_drawn_and_told_as_it_is():
+    run = fit(Settings(task="linear", batch_size=10, devices=2, microbatches=2, deal="strided", steps=1))
+    chart = figures.dealt(run.at(0), "strided")
+    assert np.array(traces(chart)[0].z).tolist() == [[3, 3], [2, 2]]
+    assert traces(chart)[0].customdata[1, 0] == "every 4th from 2 on" and "like cards" in chart.read
+    assert any("2 microbatches of 3, then 2 microbatches of 2;" in found.text for found in of_run(run))
+
+
+def test_letters_are_coloured_by_their_loss_and_tokens_counted():
+    run = fit(Settings(task="names", steps=2, batch_size=32, microbatches=4))
+    spelling = spelling_of(run, 2)
+    chart = figures.letters(spelling)
+    (heat,) = traces(chart)
+    assert heat.text[0][: len(spelling.read[0])] == tuple(spelling.read[0])
+    known = spelling.losses[np.isfinite(spelling.losses)]
+    assert len(known) == sum(map(len, spelling.read))
+    assert chart.summary == f"{known.mean():.3g} per token on average."
+    update = run.at(0)
+    (bars,) = traces(figures.tokens(update))
+    assert list(bars.y) == [m.weight for m in update.microbatches] and sum(bars.y) > 32
+
+
+def test_memory_is_stacked_from_what_stays_to_what_the_cut_shrinks():
+    found = Memory(np.array([1, 8]), np.array([3 * 2**20, 2**20]), 2**19, 2**20, 2**18)
+    chart = figures.memory(found, 8)
+    assert [trace.name for trace in traces(chart)] == [
+        "parameters and optimizer", "examples of the batch", "accumulator", "temporary",
+    ]  # fmt: skip
+    assert list(np.sum([trace.y for trace in traces(chart)], axis=0)) == [4.25, 2.25]
+    assert "3 MiB at once, 1 MiB in 8 microbatches: 66.7 % less" in chart.summary
 
 
 def test_a_compared_run_lies_over_the_microscope():

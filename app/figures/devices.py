@@ -106,17 +106,16 @@ def device_losses(update: Update) -> Chart:
     )
 
 
-def dealt(update: Update) -> Chart:
+def dealt(update: Update, deal: str) -> Chart:
     """How many examples every microbatch of every device holds."""
     number_of = len(update.devices)
     counts = np.array([microbatch.examples for microbatch in update.microbatches]).reshape(number_of, -1)
-    firsts = np.concatenate([[0], np.cumsum(counts)[:-1]]).reshape(counts.shape)
-    spans = [
-        [f"{a} to {a + n - 1}" if n else "none" for a, n in zip(*row, strict=True)]
-        for row in zip(firsts, counts, strict=True)
-    ]
+    firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    spans = [f"{first} to {first + n - 1}" if n else "none" for first, n in zip(firsts, counts.ravel(), strict=True)]
+    if deal == "strided":
+        spans = [f"every {counts.size}th from {k} on" if n else "none" for k, n in enumerate(counts.ravel())]
     heat = go.Heatmap(
-        x=[str(k + 1) for k in range(counts.shape[1])], y=names(update), z=counts, customdata=spans, xgap=2, ygap=2,
+        x=[str(k + 1) for k in range(counts.shape[1])], y=names(update), z=counts, customdata=np.reshape(spans, counts.shape), xgap=2, ygap=2,
         texttemplate="%{z}" if counts.shape[1] <= 16 else None, showscale=False, zmin=0,
         zmax=max(counts.max(), 1), colorscale=theme.NONE_TO_ALL, textfont={"color": theme.ON_HEAT},
         hovertemplate="device %{y}, microbatch %{x}: %{z} examples<br>places in the batch: %{customdata}"
@@ -130,6 +129,8 @@ def dealt(update: Update) -> Chart:
     return Chart(
         "Who sees which examples",
         drawn,
-        "Examples in every microbatch; the batch is dealt in order, device by device. Hover for the places.",
+        "Examples in every microbatch; the batch is dealt "
+        + ("in order, device by device" if deal == "contiguous" else "in turn, like cards")
+        + ". Hover for the places.",
         f"{plural(sum(held), 'example')}: {', '.join(map(str, held))}.",
     )

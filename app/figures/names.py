@@ -46,8 +46,8 @@ def letters(spelling: Spelling, compared: Spelling | None = None) -> Chart:
     drawn = figure([heat], x="place in the name", y="")
     longest = max(map(len, names))
     drawn.update_layout(
-        hovermode="closest", margin_l=24, xaxis={"range": [-0.5, longest - 0.5]},
-        yaxis={"showticklabels": False, "autorange": "reversed"},
+        hovermode="closest", margin_l=24, xaxis={"range": [-0.5, longest - 0.5], "showgrid": False},
+        yaxis={"showticklabels": False, "ticks": "", "showgrid": False, "autorange": "reversed"},
     )  # fmt: skip
     tell_if_empty(drawn, losses)
     known = losses[np.isfinite(losses)]
@@ -57,6 +57,6 @@ def letters(spelling: Spelling, compared: Spelling | None = None) -> Chart:
     return Chart(
         "What every letter costs",
         drawn,
-        "Names that were held out, read from the left: a pale letter was expected, a dark one not. The dot is the stop.",
+        "Held-out names, read from the left: a pale letter was expected, a dark one was not. The dot is the stop.",
         summary,
     )

@@ -138,6 +138,6 @@ def devices(run: Run, update: Update):
         chart(figures.device_losses(update), key="device_losses", height=220)
     with right:
         chart(figures.device_agreement(update), key="device_agreement")
-        chart(figures.dealt(update), key="dealt", height=220)
+        chart(figures.dealt(update, run.settings.deal), key="dealt", height=220)
     if run.settings.device_reduction != "none":
         chart(figures.spread(run.record, run.record.length), key="spread", height=120)

@@ -152,6 +152,9 @@ def _settings_notes(settings: Settings) -> list[Finding]:
         empty = pieces - full - (rest > 0)
         last = f", then one of {rest}" if rest else ""
         none = f", then {empty} with none" if empty else ""
+        if settings.deal == "strided":
+            full = settings.batch_size - (size - 1) * pieces
+            last, none = f", then {plural(pieces - full, 'microbatch')} of {size - 1}", ""
         found.append(
             Finding(
                 "note",

@@ -72,7 +72,7 @@ def get(fingerprint: str) -> Table:
     if table is None:
         raise SettingsError(
             f"table={shown(fingerprint)}: settings and links name a table and cannot carry its data; choose the file "
-            "again, on the command line with table=FILE"
+            "again, under Task on the page or with table=FILE on the command line"
         )
     return table
 
