@@ -12,8 +12,8 @@
     devices   pmap, shard_map, one program    choices, consistency: what settings may be
     diagnosis what broke first, and why       cli, bar    the command line
 
-Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
-p parameters. Names are imported when first used, so that settings can be read without loading JAX.
+Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, t tokens, f features,
+c classes, p parameters. Names are imported when first used, so that settings can be read without loading JAX.
 """
 
 from importlib import import_module
