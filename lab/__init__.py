@@ -14,8 +14,8 @@
     diagnosis what broke first, and why       cli, bar    the command line
                                               processes, meeting: several processes, one run
 
-Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, f features, c classes,
-p parameters. Names are imported when first used, so that settings can be read without loading JAX.
+Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, t tokens, f features,
+c classes, p parameters. Names are imported when first used, so that settings can be read without loading JAX.
 """
 
 from importlib import import_module
