@@ -204,7 +204,7 @@ def test_letters_are_coloured_by_their_loss_and_tokens_counted():
     spelling = spelling_of(run, 2)
     chart = figures.letters(spelling)
     (heat,) = traces(chart)
-    assert heat.text[0][: len(spelling.read[0])] == tuple(spelling.read[0])
+    assert "".join(heat.text[0]) == spelling.read[0]
     known = spelling.losses[np.isfinite(spelling.losses)]
     assert len(known) == sum(map(len, spelling.read))
     assert chart.summary == f"{known.mean():.3g} per token on average."

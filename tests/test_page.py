@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -34,6 +35,13 @@ def settled(app: AppTest) -> AppTest:
 def said(app: AppTest) -> str:
     """Every word of the main page and the refusals in the sidebar."""
     return "\n".join([*(m.value for m in app.markdown), *(e.proto.body for e in app.get("html"))])
+
+
+def upload(app: AppTest, name: str, data: bytes):
+    """Choose a CSV file."""
+    chooser: Any = app.get("file_uploader")[0]
+    chooser.set_value((name, data, "text/csv"))
+    settled(app.run())
 
 
 def charts(app: AppTest) -> dict[str, dict[str, Any]]:
@@ -191,7 +199,7 @@ def test_the_microscope_opens_the_chosen_update():
     update = fit(Settings(task="scalar", schedule="linear")).at(3)
     totals = [microbatch.running_total.values[0] for microbatch in update.microbatches]
     assert numbers(charts(app)["accumulator"]["figure"]["data"][0]["y"]).tolist() == pytest.approx(totals)
-    assert "**Update 3**" in said(app)
+    assert "Update 3:" in said(app)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +271,7 @@ def test_float16_shows_its_range_and_what_the_accumulator_costs():
     assert {"gradient_range", "rounding"} <= set(shown)
     run = fit(Settings(compute_dtype="float16", loss_scaling="static", loss_scale=2.0**-17))
     assert f"{100 * run.census(0).flushed:.3g} % become 0" in shown["gradient_range"]["summary"]
-    assert "below float16's smallest number" in said(app)
+    assert "below float16&#x27;s smallest number" in said(app)
 
 
 def test_a_break_is_placed_and_cured_with_one_button():
@@ -389,19 +397,18 @@ def test_a_link_to_a_table_that_is_not_here_asks_for_the_file():
 
 def test_a_damaged_table_is_refused_beside_its_chooser(monkeypatch):
     app = opened(task="table", steps="5")
-    app.get("file_uploader")[0].set_value(("bad.csv", b"a,a\n1,2\n", "text/csv"))
-    settled(app.run())
+    upload(app, "bad.csv", b"a,a\n1,2\n")
     assert "bad.csv" in said(app) and "table" not in address(app)
-    app.get("file_uploader")[0].set_value(("good.csv", HOSTILE, "text/csv"))
-    settled(app.run())
-    assert address(app)["table"] == tables.add(HOSTILE, "") and "good.csv" in said(app)
+    upload(app, "good.csv", HOSTILE.replace(b"6,", b"7,"))
+    assert address(app)["table"] == tables.add(HOSTILE.replace(b"6,", b"7,"), "") and "good.csv" in said(app)
 
 
 def test_a_task_of_ones_own_can_be_chosen_only_where_one_was_loaded(monkeypatch):
     monkeypatch.setattr(user_file, "_loaded", {})
     app = opened(task="linear", steps="3")
     assert not any("file" in option for option in app.selectbox(key="set_task").options)
-    user_file.read_task(ROOT / "assets" / "my_task.py")
+    with jax.numpy_rank_promotion("allow"):
+        user_file.read_task(ROOT / "assets" / "my_task.py")
     app = opened(task="linear", steps="3")
     choose(app, "task", "file")
     assert address(app)["file"] == user_file.latest()

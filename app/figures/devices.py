@@ -115,7 +115,8 @@ def dealt(update: Update, deal: str) -> Chart:
     if deal == "strided":
         spans = [f"every {counts.size}th from {k} on" if n else "none" for k, n in enumerate(counts.ravel())]
     heat = go.Heatmap(
-        x=[str(k + 1) for k in range(counts.shape[1])], y=names(update), z=counts, customdata=np.reshape(spans, counts.shape), xgap=2, ygap=2,
+        x=[str(k + 1) for k in range(counts.shape[1])], y=names(update), z=counts, xgap=2, ygap=2,
+        customdata=np.reshape(spans, counts.shape),
         texttemplate="%{z}" if counts.shape[1] <= 16 else None, showscale=False, zmin=0,
         zmax=max(counts.max(), 1), colorscale=theme.NONE_TO_ALL, textfont={"color": theme.ON_HEAT},
         hovertemplate="device %{y}, microbatch %{x}: %{z} examples<br>places in the batch: %{customdata}"

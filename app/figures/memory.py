@@ -44,8 +44,8 @@ def memory(found: Memory, microbatches: int) -> Chart:
     return Chart(
         "Memory of one update on one device",
         drawn,
-        "XLA's own count for the compiled update. Cutting the batch shrinks blue, down to what the optimizer needs; grey "
-        "stays.",
+        "XLA's own count for the compiled update. Cutting the batch shrinks blue, down to what the optimizer needs; "
+        "grey stays.",
         summary + ".",
     )
 

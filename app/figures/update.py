@@ -64,7 +64,7 @@ def accumulator(update: Update, compared: Update | None = None) -> Chart:
         margin={"t": 20, "r": 170}, uniformtext={"minsize": 10, "mode": "hide"},
     )  # fmt: skip
     meant = "means" if update.reduction.endswith("of_means") else "sums"
-    divided = {"mean": "the number of examples", "mean_of_means": "the number of microbatches"}
+    divided = {"mean": f"the number of {update.unit}s", "mean_of_means": "the number of microbatches"}
     clipped = "clipped " if update.clips_microbatches else ""
     without = " without the clip" if update.clips_microbatches else ""
     shown = " → ".join(number(t) for t in totals) if few else f"{number(totals[0])} → … → {number(totals[-1])}"
