@@ -7,7 +7,7 @@
     step      one update, in order            run         fit, and the run it returns
     reduction, clipping, optimizers,          plan        settings -> arrays and program
     schedules: the parts of an update         program     the compiled program
-    tables    the user's own CSV files
+    tables, user_file: the user's own data    surface, spelling, memory: more to look at
     exercise  the classic exercise            comparison  two settings, trained in step
     precision, scaling: number formats        census, rounding: what they cost one update
     devices   pmap, shard_map, one program    choices, consistency: what settings may be
