@@ -134,6 +134,7 @@ def test_an_opened_update_is_kept():
 
 def test_what_only_the_machine_can_refuse_is_told_in_its_own_words(monkeypatch):
     monkeypatch.setattr("lab.devices.jax.devices", lambda: [SimpleNamespace(platform="gpu")])
+    monkeypatch.setattr("lab.devices.jax.local_devices", lambda process: [SimpleNamespace(platform="gpu")])
     job = jobs.watch("reader", Settings(task="scalar", devices=2, microbatches=1))
     assert job.ended.wait(30)
     assert job.failure == "devices=2: there is 1 here; use at most 1, or set JAX_PLATFORMS=cpu to simulate more"

@@ -76,7 +76,7 @@ def test_batch_norm_of_two_microbatches_is_not_that_of_the_batch():
     assert float(gradient(x[:2], t[:2]) + gradient(x[2:], t[2:])) / 4 == pytest.approx(2, abs=1e-4)
 
 
-@pytest.mark.parametrize(("devices", "microbatches"), [(1, 4), (2, 2), (4, 1)])
+@pytest.mark.parametrize(("devices", "microbatches"), [(1, 4), (2, 2)])
 def test_layer_norm_agrees_with_the_full_batch_and_batch_norm_does_not(devices, microbatches):
     keys: dict[str, Any] = dict(task="points", batch_size=60, devices=devices, microbatches=microbatches, steps=3)
     layer, batch = (fit(Settings(norm=norm, **keys)).at(2) for norm in ("layer", "batch"))
@@ -178,7 +178,7 @@ def test_one_mask_for_all_microbatches_does_not_average_out():
         assert factors.mean(axis=1).var() == pytest.approx(variance, abs=0.03)
 
 
-CUTS = [(1, 1), (1, 4), (1, 16), (2, 4), (4, 2)]
+CUTS = [(1, 1), (1, 8), (4, 2)]
 
 
 def test_neither_the_cut_nor_the_devices_change_what_distinct_keys_drop():

@@ -330,7 +330,10 @@ def test_one_device_is_told_there_is_nothing_to_compare():
 
 
 def test_points_show_their_surface_and_a_compared_one_beside_it():
-    shown = charts(opened(task="points", steps="20", against="optimizer=sgd"))
+    app = opened(task="points", steps="20", against="optimizer=sgd")
+    while "divergence" not in charts(app):
+        settled(app.run())
+    shown = charts(app)
     frames = shown["surface"]["figure"]["frames"]
     assert [frame["name"] for frame in frames] == ["before update 0", "before update 16", "after 20 updates"]
     assert frames[0]["traces"] == [0, 3] and "in the compared run" in shown["surface"]["summary"]
