@@ -239,6 +239,8 @@ def _widget(name: str, about: Key, settings: Settings):
     else:
         whole = KEYS[name].type is int
         high = about.high_for(settings.task)
+        if name == "batch_size" and settings.examples:
+            high = settings.examples
         stops = sorted({*(stop for stop in SCALES[name] if stop <= high), st.session_state[key]})
         stops = [int(stop) if whole else float(stop) for stop in stops]
         st.session_state[key] = min(stops, key=lambda stop: abs(stop - st.session_state[key]))

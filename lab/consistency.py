@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lab import tables, user_file
+from lab import user_file
 from lab.choices import MOST_MICROBATCHES, SAMPLED, WARMED_UP
 from lab.key import parse_gradients, parse_numbers, require
 
@@ -26,17 +26,11 @@ def check(settings: "Settings", everything: int):
             f"batch_size={s.batch_size}: task={s.task} uses all {everything} examples every update; "
             "leave batch_size out",
         )
-    if s.task == "table":
-        rows = tables.training_rows(s.table, s.target)
+    if s.examples:
+        what = "rows of the table that train" if s.task == "table" else f"examples of {user_file.name(s.file)}"
         require(
-            not rows or s.batch_size <= rows,
-            f"batch_size={s.batch_size}: must be 1 to {rows}, the rows of the table that train; use fewer",
-        )
-    if s.task == "file":
-        there = user_file.examples(s.file)
-        require(
-            there is None or s.batch_size <= there,
-            f"batch_size={s.batch_size}: must be 1 to {there}, the examples of {user_file.name(s.file)}; use fewer",
+            s.batch_size <= s.examples,
+            f"batch_size={s.batch_size}: must be 1 to {s.examples}, the {what}; use fewer",
         )
     if s.task == "scalar":
         xs, ys = len(parse_numbers(s.xs)), len(parse_numbers(s.ys))

@@ -55,12 +55,16 @@ class Settings(Keys):
             return sum(len(group) for group in parse_gradients(self.gradients))
         if name == "batch_size" and self.task == "scalar":
             return len(parse_numbers(self.xs))
-        if name == "batch_size" and self.task in ("table", "file"):
-            there = (
-                tables.training_rows(self.table, self.target) if self.task == "table" else user_file.examples(self.file)
-            )
-            return min(about_key(name).default_for(self.task), there or math.inf)
+        if name == "batch_size":
+            return min(about_key(name).default_for(self.task), self.examples or math.inf)
         return about_key(name).default_for(self.task)
+
+    @property
+    def examples(self) -> int | None:
+        """How many examples the user's own table or file has to train on; None for other tasks, and if not loaded."""
+        if self.task == "table":
+            return tables.training_rows(self.table, self.target)
+        return user_file.examples(self.file) if self.task == "file" else None
 
     @property
     def schedule_length(self) -> int:
