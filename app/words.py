@@ -67,6 +67,12 @@ LABELS = {
 
 COMPILES = "Changing this compiles a new program, about a second the first time."
 
+TAKE = "Take it with you"
+LINK = "A link to this run:"
+SETTINGS_FILE = "Settings (TOML)"
+CSV_FILE = "All columns (CSV)"
+JSON_FILE = "Everything (JSON)"
+
 TABLE = "{name}: {rows:,} rows, {columns} columns"
 NO_TABLE = "The data of this link are not here: a link names a table and cannot carry it. Choose the file again."
 CHOOSE_TABLE = "another CSV file"

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from lab import files, processes
 from lab.key import SettingsError, shown
@@ -15,7 +15,7 @@ from lab.meeting import Team
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
 if TYPE_CHECKING:
-    from lab.run import Run
+    pass
 
 
 class Parser(argparse.ArgumentParser):
@@ -179,9 +179,9 @@ def train(given: argparse.Namespace, settings: Settings, team: Team | None = Non
     if given.csv is not None:
         write(given.csv, result.record.to_csv())
     if given.json is not None:
-        told = {**told_of(result), "seconds": result.seconds}
+        told = {**result.to_dict(), "seconds": result.seconds}
         if comparison:
-            told["compared"] = told_of(comparison.compared)
+            told["compared"] = comparison.compared.to_dict()
             told["difference"] = {
                 **comparison.loss,
                 "parameter_step": comparison.parameters["step"],
@@ -204,16 +204,6 @@ def train(given: argparse.Namespace, settings: Settings, team: Team | None = Non
         file=sys.stderr,
     )
     return 0
-
-
-def told_of(run: "Run") -> dict[str, Any]:
-    """What the JSON says of one run."""
-    return {
-        "settings": run.settings.to_dict(),
-        "columns": dict(run.record),
-        "held_out": dict(run.held_out),
-        "final": run.final,
-    }
 
 
 def inspect(given: argparse.Namespace) -> int:

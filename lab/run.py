@@ -83,6 +83,15 @@ class Run:
         final["spread"] = float(self.record["spread"][-1]) if "spread" in self.record else 0.0
         return final | ({"params": flat} if len(flat) <= microscope.LISTED else {})
 
+    def to_dict(self) -> dict[str, Any]:
+        """As `training-lab run --json` writes it."""
+        return {
+            "settings": self.settings.to_dict(),
+            "columns": dict(self.record),
+            "held_out": dict(self.held_out),
+            "final": self.final,
+        }
+
     def at(self, step: int) -> Update:
         """Everything about one update, replayed from the nearest snapshot.
 

@@ -1,11 +1,13 @@
 """The page in a real browser: headless Chromium drives the installed `training-lab`."""
 
+import json
 import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from lab import Settings, fit
 
 pytestmark = pytest.mark.browser
 COMMAND = Path(sys.executable).with_name("training-lab")
@@ -157,6 +161,27 @@ def test_the_surface_plays_in_the_browser(page: Page):
     chart.get_by_role("slider").press("Home")
     expect(told).to_have_text("before update 0")
     expect(chart.locator(".summary")).to_contain_text("of the training points lie on their side")
+
+
+def test_a_run_can_be_taken_along(page: Page):
+    page.goto("/?task=scalar&steps=3&microbatches=4")
+    settled(page)
+    run = fit(Settings(task="scalar", steps=3, microbatches=4))
+    page.get_by_role("button", name="Take it with you").click()
+    link = page.locator("[data-testid=stPopoverBody] code").inner_text()
+    assert urlparse(link)._replace(query="").geturl() == urlparse(page.url)._replace(query="").geturl()
+    given = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
+    assert Settings.from_query(given) == run.settings
+
+    def taken(label: str) -> str:
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=label).click()
+        return waiting.value.path().read_text()
+
+    assert taken("All columns (CSV)") == run.record.to_csv()
+    assert Settings.from_dict(tomllib.loads(taken("Settings (TOML)"))) == run.settings
+    told = json.loads(taken("Everything (JSON)"))
+    assert told["columns"]["loss"] == run.record["loss"].tolist() and told["findings"]
 
 
 def test_scalar_bars_are_10_and_60(page: Page):

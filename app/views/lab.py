@@ -9,6 +9,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from app import controls, figures, jobs, words
 from app.chart import chart
 from app.jobs import answer
+from app.views.downloads import downloads
 from app.views.microscope import microscope
 from app.views.sentences import tell
 from lab import findings, surface
@@ -105,6 +106,7 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
     with tiles:
         numbers(run, None)
     with right:
+        downloads(run)
         controls.comparison()
     broke = None if run.record["finite"].all() else answer(job, run, diagnose)
     tell([*([broke] if broke else []), *findings.of_run(run)], "run")
