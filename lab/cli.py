@@ -1,6 +1,7 @@
 """The command `training-lab`: open the page, run, inspect."""
 
 import argparse
+import contextlib
 import functools
 import os
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from lab import files, processes
-from lab.key import SettingsError, shown
+from lab.key import SettingsError, require, shown
 from lab.meeting import Team
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
 
@@ -114,19 +115,35 @@ def refuse(sentence: str) -> int:
 
 def read_settings(given: argparse.Namespace) -> Settings:
     """The settings of a command: the file's, overruled by the words; a task of one's own is loaded."""
-    words = [*given.words, *own_task(given.task)]
+    words = [*given.words, *own_task(given.task, given.words)]
     if given.settings is not None:
         return files.read(given.settings, words)
     return files.from_words(words)
 
 
-def own_task(path: str | None) -> list[str]:
+def own_task(path: str | None, words: Sequence[str] = ()) -> list[str]:
     """The words that choose the task in a Python file, which is loaded; none where there is no file."""
     if path is None:
         return []
-    from lab.user_file import read_task
+    from lab.user_file import aside, read_task
 
-    return ["task=file", f"file={read_task(path)}"]
+    for word in words:
+        require(
+            word.partition("=")[0] not in ("task", "file"),
+            f"--task {shown(path)} and {shown(word)}: choose the task once; leave one of them out",
+        )
+    require(bool(path), "--task: names no file; give a Python file")
+    with aside():
+        return ["task=file", f"file={read_task(path)}"]
+
+
+def quietly(given: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """While a task of one's own is at work, standard output is kept for results."""
+    if given.task is None:
+        return contextlib.nullcontext()
+    from lab.user_file import aside
+
+    return aside()
 
 
 def write(path: str, text: str):
@@ -169,10 +186,11 @@ def train(given: argparse.Namespace, settings: Settings, team: Team | None = Non
     from lab.record import to_json
     from lab.run import fit
 
-    comparison = compare(settings, **files.with_table(split_words(given.against))) if given.against else None
-    result = comparison.run if comparison else fit(settings, progress=team is None and sys.stderr.isatty())
-    sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
-    found = {label: [f for f in (*findings.of_run(side), diagnose(side)) if f] for label, side in sides.items()}
+    with quietly(given):
+        comparison = compare(settings, **files.with_table(split_words(given.against))) if given.against else None
+        result = comparison.run if comparison else fit(settings, progress=team is None and sys.stderr.isatty())
+        sides = {"": result} if comparison is None else {"": result, "against: ": comparison.compared}
+        found = {label: [f for f in (*findings.of_run(side), diagnose(side)) if f] for label, side in sides.items()}
     if team and team.process > 0:
         print(f"training-lab: {team.named(team.process)} has trained; process 0 tells and writes", file=sys.stderr)
         return 0
@@ -220,8 +238,9 @@ def inspect(given: argparse.Namespace) -> int:
     from lab.record import to_json
     from lab.run import fit
 
-    opened = fit(settings, progress=lambda progress: progress.step <= given.step)
-    update, census = opened.at(given.step), opened.census(given.step)
+    with quietly(given):
+        opened = fit(settings, progress=lambda progress: progress.step <= given.step)
+        update, census = opened.at(given.step), opened.census(given.step)
     of_census = (
         findings.of_census(census, settings.loss_scaling == "dynamic") if settings.compute_dtype != "float32" else None
     )
@@ -263,5 +282,5 @@ def serve(given: argparse.Namespace) -> int:
     """`training-lab`: serve the page."""
     from app.server import serve
 
-    address = Settings.from_words(own_task(given.own)).address() if given.own else ""
+    address = Settings.from_words(own_task(given.own)).address() if given.own is not None else ""
     return serve(port=given.port, browser=not given.no_browser, query=address)

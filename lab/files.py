@@ -42,7 +42,7 @@ def with_table(given: Mapping[str, Any], folder: Path = Path()) -> dict[str, Any
         SettingsError: the file cannot be read, or is no table.
     """
     table = given.get("table")
-    if not isinstance(table, str) or tables.find(table):
+    if not isinstance(table, str) or not table or tables.find(table):
         return dict(given)
     if tables.is_fingerprint(table) and not (folder / table).exists():
         return dict(given)

@@ -19,7 +19,7 @@ def require(condition: bool, refusal: str):
 
 def shown(value: Any) -> str:
     """A value as a refusal quotes it: on one line, and cut short where nobody would read on."""
-    text = " ".join(text_of(value).splitlines())
+    text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text_of(value).splitlines()))
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 

@@ -200,6 +200,8 @@ def _come(team: Team, terms: Mapping[str, str]) -> Meeting:
             if connection.getsockname() != connection.getpeername():
                 break
             connection.close()
+        except UnicodeError:
+            raise SettingsError(f"--coordinator {shown(team.address)}: is no name of a host; check it") from None
         except OSError as error:
             require(
                 time.monotonic() < until,

@@ -73,14 +73,15 @@ def all_microbatches(examples: Examples) -> Examples:
 
 
 def whole_batch(recipe: Recipe, params: Any, examples: Examples) -> tuple[np.ndarray, float]:
-    """Float64 gradient [p] of the mean loss of all microbatches' examples at once, and their weight.
+    """Gradient [p] of the mean loss of all microbatches' examples at once, float64 if `recipe.wide`; and their weight.
 
     What is drawn for an example is what distinct keys would draw.
     """
     rows = jnp.asarray(np.asarray(examples.rows)[np.asarray(examples.filled)])
     at_once = examples._replace(rows=rows, filled=jnp.ones(len(rows), bool))
     batch = {name: np.asarray(array)[np.asarray(rows)] for name, array in examples.data.items()}
-    return reference.gradient(recipe.loss, params, batch, context(recipe._replace(dropout_keys="distinct"), at_once))
+    given = context(recipe._replace(dropout_keys="distinct"), at_once)
+    return reference.gradient(recipe.loss, params, batch, given, recipe.wide)
 
 
 def _broke(recipe: Recipe, names: list[str], seen: dict[str, np.ndarray], flags: list[np.ndarray]) -> Break | None:

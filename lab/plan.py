@@ -31,9 +31,10 @@ class Plan:
         self.settings = settings
         self.task = task = tasks.load(settings)
         self.recipe = Recipe(
-            task.loss, task.score, task.draws, settings.dropout_keys, settings.reduction, settings.accumulator_dtype,
-            settings.optimizer, settings.clip, settings.clip_at, settings.compute_dtype, settings.loss_scaling,
-            settings.devices, settings.device_reduction, settings.parallel, tuple(settings.structure().values()),
+            task.loss, task.score, task.draws, task.wide, settings.dropout_keys, settings.reduction,
+            settings.accumulator_dtype, settings.optimizer, settings.clip, settings.clip_at, settings.compute_dtype,
+            settings.loss_scaling, settings.devices, settings.device_reduction, settings.parallel,
+            tuple(settings.structure().values()),
         )  # fmt: skip
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
         self.window = updates // BLOCK * BLOCK

@@ -18,7 +18,9 @@ def _mean_gradient(loss: Callable, shapes: tuple) -> Callable[[Any, Mapping[str,
     return jax.jit(jax.grad(mean_loss, has_aux=True))
 
 
-def gradient(loss: Callable, params: Any, batch: Mapping[str, Any], context: Any) -> tuple[np.ndarray, float]:
+def gradient(
+    loss: Callable, params: Any, batch: Mapping[str, Any], context: Any, wide: bool = True
+) -> tuple[np.ndarray, float]:  # fmt: skip
     """Gradient of the mean loss of all examples at once, and their weight.
 
     Args:
@@ -26,17 +28,19 @@ def gradient(loss: Callable, params: Any, batch: Mapping[str, Any], context: Any
         params: pytree of arrays.
         batch: the examples [n, ...], none of them padding.
         context: what else the loss depends on.
+        wide: whether to compute in float64; else in float32, and the result is float64 all the same.
 
     Returns:
         The gradient as one vector [p], float64, in the order of `jax.tree.leaves`; and the sum of weights.
     """
 
-    def wide(array):
+    def cast(array):
         array = np.asarray(array)
-        return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+        dtype = np.float64 if wide else np.float32
+        return array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
-    params, batch = jax.tree.map(wide, params), {name: wide(array) for name, array in batch.items()}
+    params, batch = jax.tree.map(cast, params), {name: cast(array) for name, array in batch.items()}
     shapes = tuple(leaf.shape for leaf in jax.tree.leaves((params, batch)))
-    with jax.enable_x64(True):
+    with jax.enable_x64(wide):
         tree, weight = _mean_gradient(loss, shapes)(params, batch, context)
-        return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)]), float(weight)
+        return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]), float(weight)

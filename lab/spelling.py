@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from lab.precision import cast
 from lab.run import Run
 from lab.tasks import names
 
@@ -28,7 +29,7 @@ class Spelling(NamedTuple):
 
 def look(run: Run, step: int) -> Spelling:
     """Draw names from the model before update `step`, and read the same held-out names as at any other."""
-    params, held_out = run.state(step).params, run.task.held_out
+    params, held_out = cast(run.state(step).params, run.settings.compute_dtype), run.task.held_out
     assert held_out is not None
     rows = np.linspace(0, len(held_out["x"]) - 1, SHOWN).astype(int)
     batch = {name: array[rows] for name, array in held_out.items()}

@@ -28,6 +28,7 @@ class Recipe(NamedTuple):
     loss: Callable[[Params, Batch, Context], Losses]
     score: Callable[[Params, Batch, Context], jax.Array] | None
     draws: bool
+    wide: bool
     dropout_keys: str
     reduction: str
     accumulator_dtype: str

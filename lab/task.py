@@ -57,6 +57,7 @@ class Task(NamedTuple):
         groups: how many examples each microbatch holds, where the task itself says so; else None.
         statistics: running statistics before the first update, means over examples; () if there are none.
         draws: whether training draws random numbers.
+        wide: whether the loss means the same in float64; one that draws in the default dtype, or casts, may not.
         sizes: what sorts the examples [n]: their lengths, labels or targets; None where nothing does.
         notes: what was done to the data that their owner would want to know, in sentences.
         unit: what weights count, in a word.
@@ -70,6 +71,7 @@ class Task(NamedTuple):
     groups: tuple[int, ...] | None = None
     statistics: Any = ()
     draws: bool = False
+    wide: bool = True
     sizes: np.ndarray | None = None
     notes: tuple[str, ...] = ()
     unit: str = "example"

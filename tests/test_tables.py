@@ -339,3 +339,10 @@ def test_more_categories_than_can_be_told_apart_are_left_out():
         return len(encode(table, "").features)
 
     assert features(MOST_CATEGORIES - 1) == MOST_CATEGORIES and features(MOST_CATEGORIES + 2) == 1
+
+
+def test_the_first_line_of_excel_names_the_delimiter():
+    table = parse(b"sep=;\na;p\n0;0.5\n1;1.5\n", "x.csv")
+    assert [column.name for column in table.columns] == ["a", "p"] and table.rows == 2
+    with pytest.raises(SettingsError, match="row 4: the number of its cells is 1"):
+        parse(b"sep=|\na|p\n0|0.5\n1\n", "x.csv")

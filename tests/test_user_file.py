@@ -1,5 +1,6 @@
 """A task of one's own: trained as the others are, and refused by name, shape and line before anything is compiled."""
 
+import json
 import shutil
 import textwrap
 from pathlib import Path
@@ -173,6 +174,12 @@ WRONG = [
     ("error**2,", "error[:, None] * batch['x'],", ["a loss of shape (1, 3)", "expected (1,)"]),
     ("jnp.ones(len(error))", "jnp.ones(7)", ["a weight of shape (7,)"]),
     ("error**2,", "jnp.ones(len(error), int),", ["a loss of dtype int32"]),
+    ("jnp.zeros(3)", "jnp.zeros(3) * 1j", ["complex numbers at w"]),
+    ('"b": jnp.zeros(())', '"b": jnp.zeros((0, 2))', ["an array without entries at b"]),
+    ('"b": jnp.zeros(())}', "3: jnp.zeros(())}", ["init(key) as a tree of arrays raised ValueError"]),
+    (DATA, 'return {"x": x * 1e300}', ["data()['x'] holds", "beyond the range of float32"]),
+    (DATA, 'return {"x": np.arange(60) + 2**40}', ["data()['x'] holds 1.09951e+12, beyond the range of int32"]),
+    ("def data", "jax.config.update('jax_enable_x64', True)\ndef data", ["sets jax_enable_x64"]),
     ('batch["y"]', 'batch["z"]', ["loss(params, batch, key) raised KeyError in line 13", "z"]),
     ("jnp.zeros(3)", "jnp.zeros(4)", ["loss(params, batch, key) raised TypeError in line 13"]),
 ]
@@ -229,4 +236,68 @@ def test_the_command_line_loads_the_file(tmp_path, capsys):
     assert main(["run", "--task", str(path), "devices=2", *several]) == 2
     assert "my_task.py: a task of your own trains in one process" in capsys.readouterr().err
     assert main(["run", "--task", str(path), "task=digits"]) == 2
-    assert capsys.readouterr().err.startswith("training-lab: task")
+    assert "and task=digits: choose the task once" in capsys.readouterr().err
+    assert main(["run", "--task", ""]) == 2
+    assert "--task: names no file" in capsys.readouterr().err
+
+
+def test_what_a_file_prints_does_not_touch_the_results(tmp_path, capfd):
+    loud = "import os\nprint('top')\nos.system('echo shell')\n" + PLAIN.replace(
+        "    error =", "    print('tracing'); jax.debug.print('value {}', params['b'])\n    error ="
+    )
+    path = written(tmp_path, loud)
+    assert main(["run", "--task", str(path), "steps=2", "--json", "-"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["settings"]["task"] == "file"
+    assert all(word in err for word in ("top", "shell", "tracing", "value "))
+
+
+DRAWS = {
+    "bernoulli": "jax.random.bernoulli(key, 0.5, (1,))",
+    "normal": "jax.random.normal(key, (1,))",
+    "randint": "jax.random.randint(key, (1,), 0, 9)",
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_a_draw_in_the_default_dtype_is_the_same_in_the_reference(tmp_path, draw):
+    text = PLAIN.replace("error = batch", f"error = {draw} * batch")
+    assert fit(own(written(tmp_path, text), steps=1, microbatches=5)).at(0).agreement.relative_error < 2e-6
+
+
+def test_names_that_would_read_alike_are_kept_apart(tmp_path):
+    tree = "{'w': jnp.zeros(3), 'b': jnp.ones(()), 'a.b': jnp.ones(2), 'a': {'b': jnp.ones(1), 'n': 3}}"
+    run = fit(own(written(tmp_path, PLAIN.replace('{"w": jnp.zeros(3), "b": jnp.zeros(())}', tree)), steps=1))
+    assert sorted(leaf.shape for leaf in run.params.values()) == [(), (1,), (2,), (3,)]
+
+
+def test_a_file_is_loaded_once_and_may_hold_dataclasses(tmp_path):
+    text = """
+from __future__ import annotations
+import dataclasses
+
+@dataclasses.dataclass
+class Pair:
+    w: float
+
+print("loaded")
+"""
+    path = written(tmp_path, text + PLAIN)
+    assert read_task(path) == read_task(path)
+
+
+def test_a_format_the_loss_cannot_take_is_refused_before_it_is_compiled(tmp_path):
+    strict = PLAIN.replace("    error =", "    assert params['w'].dtype == jnp.float32\n    error =")
+    path = written(tmp_path, strict)
+    fit(own(path, steps=1))
+    with pytest.raises(SettingsError, match=r"raised AssertionError in line 13 \(compute_dtype=float16"):
+        fit(own(path, steps=1, compute_dtype="float16"))
+
+
+def test_an_init_that_changes_its_mind_is_refused(tmp_path):
+    fickle = PLAIN.replace("def init(key):", "calls = []\n\ndef init(key):\n    calls.append(key)").replace(
+        "jnp.zeros(3)", "jnp.zeros(3 + len(calls) // 3)"
+    )
+    path = written(tmp_path, fickle)
+    with pytest.raises(SettingsError, match="another tree or other shapes"):
+        fit(own(path, steps=1))

@@ -12,6 +12,7 @@ from lab import findings
 from lab.census import Census
 from lab.choices import SAMPLED
 from lab.devices import described
+from lab.key import SettingsError
 from lab.memory import Memory, measure
 from lab.opened import Update
 from lab.run import Run
@@ -78,14 +79,14 @@ def names(run: Run, job: jobs.Job | None, update: Update, beside: jobs.Job | Non
 
 def memory(run: Run, job: jobs.Job | None):
     """What cutting the batch saves; measured in the background."""
-    if job is None:
-        found = measure(run.settings)
-    else:
-        asked = job.ask(memory_of)
-        if not asked.done():
-            await_memory(job)
-            return
-        found = asked.result()
+    if job and not job.ask(memory_of).done():
+        await_memory(job)
+        return
+    try:
+        found = answer(job, run, memory_of)
+    except SettingsError as refusal:
+        st.html(f'<p class="refusal" role="alert">{html.escape(str(refusal))}</p>')
+        return
     chart(figures.memory(found, run.settings.microbatches), key="memory")
 
 

@@ -91,6 +91,12 @@ def _of_sums(update: Update) -> list[Finding]:
     reduced = update.reductions[update.reduction].norm
     parts = sum(m.adds.norm for m in update.microbatches)
     rounding = len(weights) * EPSILON * parts / (update.stages["accumulate"].norm / reduced if reduced else 1)
+    if update.reduction == "mean" and error * update.reference.norm > 100 * rounding:
+        text = (
+            f"mean over {count} is {percent(error)} off the full batch, far more than rounding: what an example costs "
+            "depends on the cut, on other examples, or on something drawn anew."
+        )
+        return [Finding("warning", text)]
     if update.reduction == "mean" or error * update.reference.norm <= rounding:
         text = (
             f"{update.reduction} over {count} is {percent(error)} off the full batch, all of it rounding: the "

@@ -10,6 +10,7 @@ import difflib
 import io
 import itertools
 import math
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -123,7 +124,9 @@ def decoded(data: bytes) -> tuple[str, list[str]]:
 
 
 def _table(name: str, text: str, notes: list[str]) -> Table:
-    records = _records(text, delimiter_of(text))
+    said = re.match(r"sep=(.)\r?\n", text)
+    delimiter, before = (said[1], 1) if said else (delimiter_of(text), 0)
+    records = _records(text[said.end() :] if said else text, delimiter, before + 1)
     row, header = next(records, (1, []))
     require(bool(header), "is empty; the first row must name the columns")
     names = _names(row, header, notes)
@@ -142,20 +145,18 @@ def _table(name: str, text: str, notes: list[str]) -> Table:
     return Table(name, tuple(_column(*column, row_numbers) for column in columns), row_numbers, tuple(notes))
 
 
-def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Row number and cells of every row that is not blank."""
+def _records(text: str, delimiter: str, first: int) -> Iterator[tuple[int, list[str]]]:
+    """Row number, counted from `first`, and cells of every row that is not blank."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
-    for number in itertools.count(1):
+    for number in itertools.count(first):
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            long = f"has a cell of more than {csv.field_size_limit():,} characters"
-            wrong = long if "limit" in str(error) else "has a quote out of place"
-            raise SettingsError(
-                f"row {number}: {wrong}; quotes stand around a whole cell, and a quote inside it is written twice"
-            ) from None
+            long = f"has a cell of more than {csv.field_size_limit():,} characters; shorten it"
+            quote = "has a quote out of place; quotes stand around a whole cell, and a quote inside it is written twice"
+            raise SettingsError(f"row {number}: {long if 'limit' in str(error) else quote}") from None
         if len(cells) > 1 or (cells and cells[0].strip()):
             yield number, cells
 
@@ -169,7 +170,7 @@ def delimiter_of(text: str) -> str:
     def cuts(delimiter: str) -> tuple[bool, int]:
         lengths = []
         try:
-            for _, cells in itertools.islice(_records(text, delimiter), LOOKED_AT):
+            for _, cells in itertools.islice(_records(text, delimiter, 1), LOOKED_AT):
                 lengths.append(len(cells))
             even = len(set(lengths)) == 1 and lengths[0] > 1
         except SettingsError:

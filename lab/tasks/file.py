@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from lab.key import require
 from lab.settings import Settings
 from lab.task import Batch, Context, Losses, Params, Task, at_least_float32
-from lab.user_file import loaded
+from lab.user_file import check_in, loaded
 
 
 @functools.lru_cache(maxsize=8)
@@ -43,4 +43,5 @@ def task(settings: Settings) -> Task:
         "my_task.py",
     )
     assert found is not None
-    return Task(found.trainable, _loss(settings.file), None, found.train, found.held_out, draws=True)
+    check_in(found, settings.compute_dtype)
+    return Task(found.trainable, _loss(settings.file), None, found.train, found.held_out, draws=True, wide=False)
