@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import own_data, words
 from lab import user_file
@@ -70,8 +71,11 @@ def compared() -> Settings | None:
         return None
 
 
-def comparison():
-    """The choice of a run to compare with: one of those offered, a pinned one, or any words."""
+def comparison() -> DeltaGenerator:
+    """The choice of a run to compare with: one of those offered, a pinned one, or any words.
+
+    Returns a place beside it.
+    """
     state = st.session_state
     settings, against, pins = state.settings, state.against, state.setdefault("pins", [])
     called = words.compared_with(settings)
@@ -84,7 +88,7 @@ def comparison():
 
     offered = ["", *called]
     state.set_against = against
-    left, right = st.columns([5, 1], vertical_alignment="bottom", gap="small")
+    left, right, beside = st.columns([7, 2, 4], vertical_alignment="bottom", gap="small")
     left.selectbox(
         words.AGAINST, offered if against in offered else [*offered, against], key="set_against", on_change=take,
         format_func=lambda choice: called.get(choice, choice or words.NOBODY),
@@ -94,6 +98,7 @@ def comparison():
         "", key="pin", icon=":material/keep:", help=f"{words.PIN}. {words.PIN_HELP}", width="stretch",
         disabled=settings in pins, on_click=lambda: pins.append(settings),
     )  # fmt: skip
+    return beside
 
 
 def _named(settings: Settings) -> str:

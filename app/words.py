@@ -67,7 +67,7 @@ LABELS = {
 
 COMPILES = "Changing this compiles a new program, about a second the first time."
 
-TAKE = "Take it with you"
+TAKE = "Share"
 LINK = "A link to this run:"
 SETTINGS_FILE = "Settings (TOML)"
 CSV_FILE = "All columns (CSV)"

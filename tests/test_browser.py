@@ -167,7 +167,7 @@ def test_a_run_can_be_taken_along(page: Page):
     page.goto("/?task=scalar&steps=3&microbatches=4")
     settled(page)
     run = fit(Settings(task="scalar", steps=3, microbatches=4))
-    page.get_by_role("button", name="Take it with you").click()
+    page.get_by_role("button", name="Share").click()
     link = page.locator("[data-testid=stPopoverBody] code").inner_text()
     assert urlparse(link)._replace(query="").geturl() == urlparse(page.url)._replace(query="").geturl()
     given = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}

@@ -8,6 +8,7 @@ from app.figures.base import Chart, figure
 from lab.findings import percent
 from lab.surface import Surface
 
+WHOSE = ("this run", "compared")
 SIDES = {1: [(0.0, 1.0)], 2: [(0.0, 0.485), (0.515, 1.0)]}
 """Where the surfaces of one run, or of two, stand across the chart."""
 
@@ -39,16 +40,14 @@ def surface(mine: Surface, compared: Surface | None = None) -> Chart:
     for k, (left, right) in enumerate(SIDES[len(shown)]):
         drawn.update_layout(
             {
-                f"xaxis{k + 1}": {"domain": [left, right], "anchor": f"y{k + 1}", "showgrid": False},
+                f"xaxis{k + 1}": {"domain": [left, right], "anchor": f"y{k + 1}", "showgrid": False,
+                                  "title": {"text": "x₁" if compared is None else f"x₁ · {WHOSE[k]}", "standoff": 0,
+                                            "font": {"size": 13}}},
                 f"yaxis{k + 1}": {"scaleanchor": f"x{k + 1}", "anchor": f"x{k + 1}", "showgrid": False,
-                                  "constrain": "domain", "showticklabels": k == 0},
+                                  "constrain": "domain", "showticklabels": k == 0, "ticks": "" if k else None},
             }
         )  # fmt: skip
-        if compared is not None:
-            name = ("this run", "compared")[k]
-            drawn.add_annotation(x=(left + right) / 2, y=1.0, xref="paper", yref="paper", yanchor="bottom", text=name,
-                                 showarrow=False)  # fmt: skip
-    drawn.update_layout(hovermode="closest", margin_b=36, xaxis_title_standoff=0)
+    drawn.update_layout(hovermode="closest", margin_b=36)
     drawn.frames = [
         go.Frame(
             name=_name(step, k == len(mine.steps) - 1),

@@ -105,9 +105,8 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
     tiles = left.empty()
     with tiles:
         numbers(run, None)
-    with right:
+    with right, controls.comparison():
         downloads(run)
-        controls.comparison()
     broke = None if run.record["finite"].all() else answer(job, run, diagnose)
     tell([*([broke] if broke else []), *findings.of_run(run)], "run")
     beside = compared_job()
