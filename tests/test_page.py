@@ -1,67 +1,12 @@
 """The page's script, run without a browser: settings, address, refusals, and what its charts are given."""
 
-import base64
-import json
-from pathlib import Path
-from typing import Any
-
-import jax
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
+from page import address, charts, numbers, opened, said, settled
 
-from lab import Settings, fit, tables, user_file
+from lab import Settings, fit
 
 pytestmark = pytest.mark.page
-ROOT = Path(__file__).parents[1]
-MAIN = ROOT / "app" / "main.py"
-
-
-def opened(**query: str) -> AppTest:
-    app = AppTest.from_file(str(MAIN), default_timeout=60)
-    for name, value in query.items():
-        app.query_params[name] = value
-    return settled(app.run())
-
-
-def settled(app: AppTest) -> AppTest:
-    """The page once its run is there; a browser looks four times a second, this looks as often as it can."""
-    while any(button.key == "stop" for button in app.button):
-        app.run()
-    assert not app.exception
-    return app
-
-
-def said(app: AppTest) -> str:
-    """Every word of the main page and the refusals in the sidebar."""
-    return "\n".join([*(m.value for m in app.markdown), *(e.proto.body for e in app.get("html"))])
-
-
-def upload(app: AppTest, name: str, data: bytes):
-    """Choose a CSV file."""
-    chooser: Any = app.get("file_uploader")[0]
-    chooser.set_value((name, data, "text/csv"))
-    settled(app.run())
-
-
-def charts(app: AppTest) -> dict[str, dict[str, Any]]:
-    """Key -> what the chart component was given, with the figure read."""
-    found = {}
-    for element in app.get("bidi_component"):
-        data = json.loads(element.proto.json)
-        found[element.proto.id.rsplit("-", 1)[-1]] = data | {"figure": json.loads(data["figure"])}
-    return found
-
-
-def numbers(array: Any) -> np.ndarray:
-    """A Plotly array, plain or packed."""
-    if isinstance(array, dict):
-        return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"])
-    return np.array(array, float)
-
-
-def address(app: AppTest) -> dict[str, str]:
-    return {name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()}
 
 
 def test_first_visit_shows_the_default_run_that_lab_fit_gives():
@@ -327,97 +272,3 @@ def test_one_device_is_told_there_is_nothing_to_compare():
     assert [box.value for box in app.info] == [
         "This run uses one device. Choose more under Devices to see whether they agree."
     ]
-
-
-def test_points_show_their_surface_and_a_compared_one_beside_it():
-    app = opened(task="points", steps="20", against="optimizer=sgd")
-    while "divergence" not in charts(app):
-        settled(app.run())
-    shown = charts(app)
-    frames = shown["surface"]["figure"]["frames"]
-    assert [frame["name"] for frame in frames] == ["before update 0", "before update 16", "after 20 updates"]
-    assert frames[0]["traces"] == [0, 3] and "in the compared run" in shown["surface"]["summary"]
-    assert {"loss", "divergence", "rate"} <= set(shown)
-
-
-def test_names_show_what_the_model_spells():
-    app = opened(task="names", steps="3", batch_size="16", microbatches="2")
-    assert charts(app)["loss"]["figure"]["layout"]["yaxis"]["title"]["text"] == "loss per token"
-    app.session_state.view = "names"
-    shown = charts(settled(app.run()))
-    assert {"letters", "tokens"} <= set(shown)
-    assert "Names the model makes up" in said(app)
-    app.session_state.view = "names"
-    choose(app, "task", "scalar")
-    assert "accumulator" in charts(app)
-
-
-def test_memory_is_measured_in_the_background_and_drawn():
-    app = opened(task="points", steps="2", batch_size="16")
-    app.session_state.view = "memory"
-    app.run()
-    while "memory" not in charts(app):
-        assert not app.exception
-        app.run()
-    assert "bytes at once" in charts(app)["memory"]["summary"] or "KiB at once" in charts(app)["memory"]["summary"]
-
-
-def test_the_example_table_is_trained_and_its_target_chosen():
-    app = opened(task="table", steps="20")
-    assert "example.csv: 250 rows" in said(app)
-    choose(app, "target", "garden")
-    assert address(app)["target"] == "garden"
-    assert "held-out accuracy" in said(app)
-
-
-HOSTILE = b"""<img src=x onerror=alert(1)>,[a](http://evil.example),price
-1,=1+1,3.5
-2,b,4.5
-3,b,
-4,=1+1,1.5
-5,b,2.25
-6,=1+1,0.5
-"""
-
-
-def test_a_table_of_hostile_words_is_trained_and_shown_as_text():
-    app = opened(task="table", table=tables.add(HOSTILE, "<b>x</b>.csv"), batch_size="4", microbatches="2", steps="5")
-    page = said(app)
-    assert "&lt;b&gt;x&lt;/b&gt;.csv: 6 rows, 3 columns" in page and "1 of 6 rows have no price" in page
-    choose(app, "target", "[a](http://evil.example)")
-    assert not any("evil" in m.value or "<img" in m.value for m in app.markdown)
-    assert "<img" not in said(app) and "<b>x" not in said(app)
-
-
-def test_a_link_to_a_table_that_is_not_here_asks_for_the_file():
-    app = opened(task="table", table="0123456789ab")
-    assert "choose the file again, under Task on the page" in said(app)
-    assert "The data of this link are not here" in said(app)
-    app.button(key="example_table").click()
-    settled(app.run())
-    assert "table" not in address(app) and "example.csv" in said(app)
-
-
-def test_a_damaged_table_is_refused_beside_its_chooser(monkeypatch):
-    app = opened(task="table", steps="5")
-    upload(app, "bad.csv", b"a,a\n1,2\n")
-    assert "bad.csv" in said(app) and "table" not in address(app)
-    upload(app, "good.csv", HOSTILE.replace(b"6,", b"7,"))
-    assert address(app)["table"] == tables.add(HOSTILE.replace(b"6,", b"7,"), "") and "good.csv" in said(app)
-
-
-def test_a_task_of_ones_own_can_be_chosen_only_where_one_was_loaded(monkeypatch):
-    monkeypatch.setattr(user_file, "_loaded", {})
-    app = opened(task="linear", steps="3")
-    assert not any("file" in option for option in app.selectbox(key="set_task").options)
-    with jax.numpy_rank_promotion("allow"):
-        user_file.read_task(ROOT / "assets" / "my_task.py")
-    app = opened(task="linear", steps="3")
-    choose(app, "task", "file")
-    assert address(app)["file"] == user_file.latest()
-    assert app.text_input(key="set_file").value == "my_task.py"
-
-
-def choose(app: AppTest, name: str, value: str):
-    app.selectbox(key=f"set_{name}").set_value(value)
-    settled(app.run())
