@@ -118,6 +118,7 @@ def test_first_page_is_a_finished_run(page: Page):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     expect(page.get_by_text("mean over 8 microbatches agrees with the full batch")).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("Training loss 2"))).to_be_visible()
+    expect(page.locator('[data-title^="Share chart"]')).to_have_count(0)
 
 
 def test_a_slider_move_changes_picture_and_address(page: Page):
@@ -167,7 +168,7 @@ def test_a_run_can_be_taken_along(page: Page):
     page.goto("/?task=scalar&steps=3&microbatches=4")
     settled(page)
     run = fit(Settings(task="scalar", steps=3, microbatches=4))
-    page.get_by_role("button", name="Share").click()
+    page.get_by_test_id("stPopoverButton").click()
     link = page.locator("[data-testid=stPopoverBody] code").inner_text()
     assert urlparse(link)._replace(query="").geturl() == urlparse(page.url)._replace(query="").geturl()
     given = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}

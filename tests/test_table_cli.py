@@ -79,7 +79,7 @@ def test_the_other_side_of_a_comparison_reads_it_too(capsys, file):
     [
         ("table=/no/such/file.csv", ["/no/such/file.csv: cannot be read (No such file", "give a CSV file"]),
         ("table=/", ["/: cannot be read (Is a directory)", "give a CSV file"]),
-        ("table=", [".: cannot be read (Is a directory)"]),
+        ("table=", ["table=: must be the fingerprint of a file that was read"]),
         ("table=a\nb", ["a b: cannot be read"]),
         ("table=" + "x" * 5000, ["cannot be read"]),
         ("table=0123456789ab", ["table=0123456789ab", "cannot carry its data", "table=FILE"]),

@@ -4,7 +4,7 @@ const SCRIPT = "/plotly/plotly.min.js";
 const CONFIG = {
   displaylogo: false,
   displayModeBar: "hover",
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "pan2d", "zoom2d"],
+  modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "pan2d", "zoom2d"],
 };
 
 let library;
