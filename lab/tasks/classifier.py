@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab import mlp
-from lab.key import parse_widths
 from lab.losses import cross_entropy, right
 from lab.settings import Settings
 from lab.task import Batch, Context, Losses, Params, Task
+from lab.tasks import network
 
 
 class Functions(NamedTuple):
@@ -45,15 +45,5 @@ def task(
     settings: Settings, features: int, classes: int, train: dict[str, np.ndarray], held_out: dict[str, np.ndarray]
 ) -> Task:
     """The task of sorting x [n, f] into classes y [n] by a network of the settings' shape."""
-    sizes = (features, *parse_widths(settings.hidden), classes)
     loss, score, _ = functions(settings.norm)
-    return Task(
-        init=functools.partial(mlp.init, sizes=sizes, norm=settings.norm),
-        loss=loss,
-        score=score,
-        train=train,
-        held_out=held_out,
-        statistics=mlp.statistics(sizes, settings.norm),
-        draws=settings.dropout > 0,
-        sizes=train["y"],
-    )
+    return network.task(settings, features, classes, train, held_out, loss, score)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab import mlp
-from lab.key import parse_widths
 from lab.settings import Settings
 from lab.task import Batch, Context, Losses, Params, Task
+from lab.tasks import network
 
 
 @functools.cache
@@ -26,14 +26,4 @@ def loss(norm: str) -> Callable[[Params, Batch, Context], Losses]:
 
 def task(settings: Settings, features: int, train: dict[str, np.ndarray], held_out: dict[str, np.ndarray]) -> Task:
     """The task of predicting y [n] from x [n, f] by a network of the settings' shape."""
-    sizes = (features, *parse_widths(settings.hidden), 1)
-    return Task(
-        init=functools.partial(mlp.init, sizes=sizes, norm=settings.norm),
-        loss=loss(settings.norm),
-        score=None,
-        train=train,
-        held_out=held_out,
-        statistics=mlp.statistics(sizes, settings.norm),
-        draws=settings.dropout > 0,
-        sizes=train["y"],
-    )
+    return network.task(settings, features, 1, train, held_out, loss(settings.norm), None)
