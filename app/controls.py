@@ -1,22 +1,17 @@
-"""Widgets <-> `Settings` <-> address. A session's settings are always legal; a refused value stays in its widget."""
+"""Controls <-> `Settings`. A refused value stays in its control, with the reason under it."""
 
 import html
-import shlex
-from collections.abc import Mapping
-from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from app import own_data, words
+from app.look import EXACT
+from app.visit import choose
 from lab import user_file
 from lab.choices import MOST_DEVICES, SAMPLED, TASKS
-from lab.comparison import other_side
-from lab.key import Key, SettingsError, scale_text, text_of
+from lab.key import Key, SettingsError, scale_text
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words, words_in
 
-AGAINST = "against"
-"""The part of the address that holds the words of a comparison."""
 OPEN = ("task", "batch", "optimizer")
 """Groups that are open on a first visit."""
 
@@ -40,124 +35,6 @@ SCALES: dict[str, list[float]] = {
     "steps": [1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000],
 }
 """The stops of every slider; a value between them becomes a stop of its own."""
-
-
-def current() -> Settings:
-    """The settings of this session, read from the address on the first visit and when the address was changed."""
-    state = st.session_state
-    query = dict(st.query_params)
-    if "settings" not in state or query != state.query:
-        state.refused = {}
-        state.against, state.pinned = query.pop(AGAINST, ""), None
-        try:
-            state.settings = Settings.from_query(query)
-        except SettingsError as refusal:
-            state.refused = {"address": str(refusal)}
-            state.settings = _legal_part(query)
-        _publish()
-    return state.settings
-
-
-def compared() -> Settings | None:
-    """The settings of the run to compare with, if there is one and it is legal."""
-    state = st.session_state
-    state.refused.pop(AGAINST, None)
-    if not state.against:
-        return None
-    try:
-        return other_side(state.settings, split_words(words_in(state.against)))
-    except SettingsError as refusal:
-        state.refused[AGAINST] = str(refusal)
-        return None
-
-
-def comparison() -> DeltaGenerator:
-    """The choice of a run to compare with: one of those offered, a pinned one, or any words.
-
-    Returns a place beside it.
-    """
-    state = st.session_state
-    settings, against, pins = state.settings, state.against, state.setdefault("pins", [])
-    called = words.compared_with(settings)
-    called |= {_changes(settings, pin): words.PINNED.format(words=_named(pin)) for pin in pins}
-
-    def take():
-        state.against = state.set_against or ""
-        state.pinned = next((pin for pin in pins if _changes(settings, pin) == state.against), None)
-        _publish()
-
-    offered = ["", *called]
-    state.set_against = against
-    left, right, beside = st.columns([7, 2, 4], vertical_alignment="bottom", gap="small")
-    left.selectbox(
-        words.AGAINST, offered if against in offered else [*offered, against], key="set_against", on_change=take,
-        format_func=lambda choice: called.get(choice, choice or words.NOBODY),
-        accept_new_options=True, help=words.AGAINST_HELP,
-    )  # fmt: skip
-    right.button(
-        "", key="pin", icon=":material/keep:", help=f"{words.PIN}. {words.PIN_HELP}", width="stretch",
-        disabled=settings in pins, on_click=lambda: pins.append(settings),
-    )  # fmt: skip
-    return beside
-
-
-def _named(settings: Settings) -> str:
-    """What a pinned run is called."""
-    return shlex.join(settings.words()) or words.DEFAULTS
-
-
-def _changes(settings: Settings, other: Settings) -> str:
-    """The words that turn the settings into the others; something that changes nothing where they are equal."""
-    mine, theirs = settings.to_dict(), other.to_dict()
-    differ = [f"{name}={text_of(theirs[name])}" for name in KEYS if mine[name] != theirs[name]]
-    return shlex.join(differ) or f"task={settings.task}"
-
-
-def _legal_part(given: Mapping[str, Any]) -> Settings:
-    """The settings of a mapping without the keys that are refused."""
-    settings = Settings()
-    kept = {}
-    for name in [key for key in KEYS if key in given]:
-        try:
-            settings = Settings(**kept, **{name: given[name]})
-        except SettingsError:
-            continue
-        kept[name] = given[name]
-    return settings
-
-
-def _publish():
-    """Write the settings into the address."""
-    state = st.session_state
-    if state.pinned:
-        state.against = _changes(state.settings, state.pinned)
-    state.query = state.settings.query() | ({AGAINST: state.against} if state.against else {})
-    st.query_params.from_dict(state.query)
-
-
-def choose(changes: Mapping[str, Any], place: str) -> bool:
-    """Take these changes; or keep the settings, and say why not at `place`. Returns whether they were taken."""
-    state = st.session_state
-    try:
-        state.settings = _replaced(state.settings, changes)
-    except SettingsError as refusal:
-        state.refused[place] = str(refusal)
-        return False
-    state.refused.clear()
-    _publish()
-    return True
-
-
-def _replaced(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The settings with the changes; a new task starts from its own defaults and keeps what is not about the task."""
-    if changes.get("task", settings.task) == settings.task:
-        return settings.replace(**changes)
-    general = {
-        name: value
-        for name, value in settings.changed().items()
-        if not (about_key(name).by_task or about_key(name).high_by_task or about_key(name).group == "task")
-    }
-    return _legal_part({"task": changes["task"], **general}).replace(**changes)
 
 
 def offered() -> list[str]:
@@ -188,17 +65,17 @@ def reset(group: str):
 
 def refusal(name: str):
     """Why the last value of a setting was refused, if it was; text, never markdown."""
-    sentence = st.session_state.refused.get(name)
-    if sentence:
+    for sentence in st.session_state.refused.get(name, "").splitlines():
         st.html(f'<p class="refusal" role="alert">{html.escape(sentence)}</p>')
 
 
 def sidebar():
     """Draw the controls of every group that matters for the choices made."""
     settings: Settings = st.session_state.settings
+    hidden = st.session_state.look.hide
     used, changed = settings.used(), settings.changed()
     with st.sidebar:
-        for group in GROUPS:
+        for group in [group for group in GROUPS if group not in hidden]:
             names = [name for name in used if about_key(name).group == group]
             differs = any(name in changed for name in names if name != "task")
             title = words.GROUPS[group] + (" •" if differs else "")
@@ -209,6 +86,8 @@ def sidebar():
                 refusal(group)
                 if differs:
                     st.button("Reset", key=f"reset_{group}", on_click=reset, args=(group,), type="tertiary")
+        if EXACT in hidden:
+            return
         st.text_input(words.EXACT, key="exact", on_change=_exact, help=words.EXACT_HELP, placeholder="microbatches=7")
         refusal("exact")
 

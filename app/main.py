@@ -4,13 +4,23 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import words
+from app import look, words
 
 ASSETS = Path(__file__).parents[1] / "assets"
+STYLES = Path(__file__).parent / "styles"
 
-st.set_page_config(page_title=words.TITLE, page_icon=str(ASSETS / "logo.svg"), layout="wide")
-st.logo(str(ASSETS / "wordmark.svg"), size="medium", icon_image=str(ASSETS / "logo.svg"))
-st.html(Path(__file__).with_name("page.css"))
+seen, _ = look.read(dict(st.query_params))
+st.set_page_config(
+    page_title=words.TITLE, page_icon=str(ASSETS / "logo.svg"), layout="wide",
+    initial_sidebar_state="collapsed" if seen.present or seen.embed else "auto",
+)  # fmt: skip
+st.html(STYLES / "page.css")
+if seen.present:
+    st.html(STYLES / "present.css")
+if seen.embed:
+    st.html(STYLES / "embed.css")
+else:
+    st.logo(str(ASSETS / "wordmark.svg"), size="medium", icon_image=str(ASSETS / "logo.svg"))
 
 
 def lab():

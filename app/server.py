@@ -6,15 +6,14 @@ import threading
 import time
 import urllib.request
 import webbrowser
-from importlib.resources import files
 from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import library
 
 MAIN = Path(__file__).with_name("main.py")
 HOSTS = ["127.0.0.1", "localhost"]
@@ -34,7 +33,7 @@ HEADERS = {
 
 
 class Headers:
-    """Adds `HEADERS` to every response."""
+    """Adds `HEADERS` to every response, and to the page itself what to fetch early."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -42,7 +41,9 @@ class Headers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send):
         async def with_headers(message: Message):
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *HEADERS.items()]
+                page = dict(message["headers"]).get(b"content-type", b"").startswith(b"text/html")
+                early = [(b"link", library.early())] if page else []
+                message["headers"] = [*message["headers"], *HEADERS.items(), *early]
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
@@ -97,6 +98,7 @@ def warm_up():
     from lab.run import Run
     from lab.settings import Settings
 
+    library.packed()
     job = jobs.watch("warm-up", Settings())
     job.ended.wait(60)
     if job.run:
@@ -132,10 +134,9 @@ def serve(port: int | None, browser: bool, query: str = "") -> int:
     elif not 1024 <= port <= 65535 or not is_free(port):
         print(f"training-lab: --port {port}: cannot be used; give a free port from 1024 to 65535", file=sys.stderr)
         return 2
-    library = files("plotly") / "package_data"
     app = st.App(
         MAIN,
-        routes=[Mount("/plotly", StaticFiles(directory=str(library)))],
+        routes=[library.ROUTE],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS), Middleware(Headers), Middleware(Limit)],
     )
     threading.Thread(target=warm_up, daemon=True).start()

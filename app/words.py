@@ -81,6 +81,7 @@ EXAMPLE_TABLE = "Back to the example"
 EXACT = "Any setting, exactly"
 EXACT_HELP = "KEY=VALUE words, as on the command line and in the address: microbatches=7 learning_rate=3e-4"
 MICROSCOPE = "One update under the microscope"
+MICROSCOPE_HELP = "Any update of the run, replayed bit for bit. A click on a curve opens the update there."
 BATCH_NORM = (
     "With batch norm the gradient itself depends on the cut, and what the accumulator's format costs cannot be told "
     "from that. Choose norm=layer to see it."
@@ -107,10 +108,34 @@ AGAINST_HELP = (
     "Choose one, or type any settings: `reduction=sum optimizer=sgd`"
 )
 NOBODY = "nothing"
-PIN = "Pin this run"
-PIN_HELP = "Keep these settings on the list of runs to compare with, while you change others."
-PINNED = "pinned: {words}"
+PIN, UNPIN = "Pin", "Unpin"
+PIN_HELP = "Keep this run in every chart, in orange, as the baseline of whatever you change next."
+BASELINE = "baseline: {words}"
+APART = (
+    "{keys} differ between the two runs, so they saw other batches or began elsewhere: their curves can be compared, "
+    "single updates cannot."
+)
 DEFAULTS = "the defaults"
+HISTORY = "History: {runs} of this visit"
+
+DISPLAY = "Display"
+AXIS = "draw curves over"
+AXES = {"updates": "updates", "examples": "examples", "tokens": "tokens", "epochs": "epochs"}
+AXIS_HELP = (
+    "Runs of different batch sizes compare fairly over examples, tokens or epochs: an epoch is every example once."
+)
+SCALE = "axes"
+SCALES = {"auto": "as suits", "linear": "linear", "log": "log", "log-log": "log-log"}
+SCALE_HELP = "`log` makes equal ratios equally high; `log-log` also stretches the beginning of the run."
+PRESENT = "Present"
+PRESENT_HELP = "Large type and few controls, for a class or a projector."
+LEAVE = "Leave the presentation"
+OPEN_LAB = "Open in training-lab"
+REPORT_FILE = "Report (HTML, opens offline)"
+SHARE_MORE = (
+    "Each chart's ⋯ saves it as PNG or SVG. Add `&present=1`, `&embed=1` or `&hide=optimizer,devices` to the link for "
+    "a class."
+)
 AGAINST_WAITS = "Training the run to compare with…"
 
 

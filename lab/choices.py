@@ -32,3 +32,5 @@ NETWORKS = ("points", "digits", "table")
 """Tasks whose model is a multilayer perceptron."""
 UNITS = {"names": "token"}
 """What the weights of a task count, where that is not examples."""
+AXES = ("updates", "examples", "tokens", "epochs")
+"""What the progress of a run can be counted in."""

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from lab import devices
-from lab.key import require, shown
+from lab.key import SettingsError, shown
 from lab.plan import Plan
 from lab.record import Record
 from lab.run import Run, Training
@@ -45,14 +45,18 @@ def other_side(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         SettingsError: a change is illegal, or changes what both sides must share.
     """
     changed = settings.replace(**changes)
-    for name in SHARED:
+    for name in apart(settings, changed):
         mine, other = getattr(settings, name), getattr(changed, name)
-        require(
-            mine == other,
+        raise SettingsError(
             f"{name}={shown(other)}: a comparison needs the same batches and first parameters, so {name} must stay "
-            f"{shown(mine)}; compare another key",
+            f"{shown(mine)}; compare another key"
         )
     return changed
+
+
+def apart(settings: Settings, other: Settings) -> list[str]:
+    """The keys that keep two settings from seeing the same batches from the same first parameters."""
+    return [name for name in SHARED if getattr(settings, name) != getattr(other, name)]
 
 
 def compare(settings: Settings, **changes: Any) -> Comparison:

@@ -1,11 +1,8 @@
 // Draws one Plotly figure and redraws it in place. All text arrives as data and is set as text, never as HTML.
+// What stands in the other scripts of this folder comes before this one.
 
 const SCRIPT = "/plotly/plotly.min.js";
-const CONFIG = {
-  displaylogo: false,
-  displayModeBar: "hover",
-  modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "pan2d", "zoom2d"],
-};
+const CONFIG = { displayModeBar: false };
 
 let library;
 
@@ -19,35 +16,6 @@ function plotly() {
     document.head.append(script);
   });
   return library;
-}
-
-function themed(layout, element) {
-  const style = getComputedStyle(element);
-  const text = style.getPropertyValue("--st-text-color").trim() || style.color;
-  const background = style.getPropertyValue("--st-background-color").trim() || "#fff";
-  const grid = "rgba(127,127,127,0.25)";
-  const copy = { ...layout, font: { ...layout.font, color: text, family: style.fontFamily } };
-  copy.hoverlabel = { bgcolor: background, bordercolor: grid, font: { color: text } };
-  for (const name of Object.keys(copy)) {
-    if (!/^[xy]axis\d*$/.test(name)) continue;
-    copy[name] = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, ...copy[name] };
-  }
-  return copy;
-}
-
-// The colours of app/theme.py as a dark page needs them: yours, compared, reference, text on a bar.
-const ON_DARK = { "#0072B2": "#56B4E9", "#D55E00": "#E69F00", "#7F7F7F": "#A6A6A6", "#FFFFFF": "#111111" };
-
-function lightened(text) {
-  return text.replace(/#0072B2|#D55E00|#7F7F7F|#FFFFFF/g, (colour) => ON_DARK[colour]);
-}
-
-function isDark(element) {
-  const probe = document.createElement("canvas").getContext("2d");
-  probe.fillStyle = getComputedStyle(element).getPropertyValue("--st-background-color").trim() || "#fff";
-  probe.fillRect(0, 0, 1, 1);
-  const [red, green, blue] = probe.getImageData(0, 0, 1, 1).data;
-  return red + green + blue < 384;
 }
 
 // Figures with frames have a slider of their own; playing them never asks the server. What is remembered between two
@@ -101,12 +69,19 @@ function controls(figure, frames, show) {
   return at;
 }
 
+function show(traces, layout, frame) {
+  frame?.traces.forEach((trace, i) => Object.assign(traces[trace], frame.data[i]));
+}
+
 export default function ({ data, parentElement }) {
   const figure = parentElement.querySelector(".lab-chart");
   const plot = figure.querySelector(".plot");
   figure.querySelector("h3").textContent = data.title;
   figure.querySelector(".read").textContent = data.read;
-  plot.style.height = `${data.height}px`;
+  const by = enlarged(figure);
+  const height = data.height * Math.sqrt(by);
+  plot.style.height = `${height}px`;
+  figure.along = data.along;
 
   const summarise = (summary) => {
     figure.querySelector(".summary").textContent = summary;
@@ -114,18 +89,26 @@ export default function ({ data, parentElement }) {
   };
   const parsed = (text) => JSON.parse(isDark(figure) ? lightened(text) : text);
   const frames = JSON.parse(data.figure).frames ?? [];
-  const draw = (Plotly) => {
+  const draw = async (Plotly) => {
     const { data: traces, layout, frames: all } = parsed(data.figure);
     const frame = all?.[at()];
-    frame?.traces.forEach((trace, i) => Object.assign(traces[trace], frame.data[i]));
+    show(traces, layout, frame);
+    readsOut(traces, layout);
     summarise(frame?.layout?.meta ?? data.summary);
-    return Plotly.react(plot, traces, themed({ ...layout, height: data.height, uirevision: "keep" }, figure), CONFIG);
+    const revision = figure.dataset.revision ?? 0;
+    await Plotly.react(plot, traces, themed({ ...layout, height, uirevision: revision }, coloursOf(figure), by), CONFIG);
+    follow(figure, plot);
+    mark(figure, plot);
+    tabulate(figure, plot);
   };
   const at = controls(figure, frames, () => plotly().then(draw));
   summarise(data.summary);
   plotly().then(draw, (error) => { plot.textContent = error.message; });
-
   const redraw = () => library?.then((Plotly) => (plot.data ? draw(Plotly) : undefined));
+  offer(figure, plot, () => ({ ...data, frame: at() }), redraw);
+
+  const moved = () => mark(figure, plot);
+  window.addEventListener(OPENED, moved);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   dark.addEventListener("change", redraw);
   let width = plot.clientWidth;
@@ -136,6 +119,7 @@ export default function ({ data, parentElement }) {
   });
   resized.observe(plot);
   return () => {
+    window.removeEventListener(OPENED, moved);
     dark.removeEventListener("change", redraw);
     resized.disconnect();
   };

@@ -1,5 +1,6 @@
 """Records -> charts. Pure: no Streamlit, no state."""
 
+from app.figures.axis import over, placed
 from app.figures.base import Chart
 from app.figures.devices import dealt, device_agreement, device_gradients, device_losses, spread
 from app.figures.memory import memory
@@ -11,6 +12,7 @@ from app.figures.update import accumulator, reductions
 
 __all__ = [
     "Chart", "accumulator", "dealt", "device_agreement", "device_gradients", "device_losses", "divergence",
-    "gradient_range", "learning_rate", "letters", "loss", "loss_scale", "memory", "reductions", "rounding", "spread",
+    "gradient_range", "learning_rate", "letters", "loss", "loss_scale", "memory", "over", "placed", "reductions",
+    "rounding", "spread",
     "surface", "tokens", "unmoved",
 ]  # fmt: skip

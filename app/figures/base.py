@@ -53,10 +53,13 @@ def figure(traces: list, *, x: str, y: str, **layout) -> go.Figure:
     return go.Figure(traces, {**theme.LAYOUT, **axes}).update_layout(layout)
 
 
-def logarithmic(*values, ticks: int = 6) -> dict:
-    """The axis for these values: logarithmic if all are positive and span more than a factor of ten."""
-    known = np.concatenate([v[np.isfinite(v)] for v in map(np.asarray, values)]).astype(float)
-    if len(known) == 0 or known.min() <= 0 or known.max() < 10 * known.min():
+def logarithmic(*values, ticks: int = 6, always: bool = False) -> dict:
+    """The axis for these values: logarithmic if all are positive and span more than a factor of ten, or `always`."""
+    known = np.concatenate([np.asarray(v, float) for v in values])
+    known = known[np.isfinite(known)]
+    if always:
+        known = known[known > 0]
+    if len(known) == 0 or known.min() <= 0 or (known.max() < 10 * known.min() and not always):
         return {}
     low, high = float(np.log10(known.min())), float(np.log10(known.max()))
     if high - low > 2:
@@ -78,7 +81,7 @@ def tell_if_empty(drawn: go.Figure, values):
         )
 
 
-def over_run(traces: list, until: int, **labels) -> go.Figure:
+def over_run(traces: list, until: float, **labels) -> go.Figure:
     """Curves over the updates of a run up to `until`."""
     edge = 0.02 * until
     return figure(

@@ -15,7 +15,7 @@ def names(update: Update) -> list[str]:
     return [str(device.index + 1) for device in update.devices]
 
 
-def spread(record: Record, until: int, compared: Record | None = None) -> Chart:
+def spread(record: Record, until: float, compared: Record | None = None) -> Chart:
     """Largest difference of one parameter between devices over the run."""
     drawn_of = {"this run": (record, theme.LINE)}
     if compared is not None and "spread" in compared:

@@ -22,7 +22,7 @@ def skipped_marks(record: Record, column: str) -> go.Scatter:
     )
 
 
-def loss_scale(record: Record, until: int, compared: Record | None = None) -> Chart:
+def loss_scale(record: Record, until: float, compared: Record | None = None) -> Chart:
     """The loss scale of every update, and which were skipped."""
     traces = [curve(record, "loss_scale", name="loss scale", mode="lines", line_shape="hv", line=theme.LINE)]
     if compared is not None and not np.array_equal(record["loss_scale"], compared["loss_scale"]):
@@ -48,7 +48,7 @@ def loss_scale(record: Record, until: int, compared: Record | None = None) -> Ch
     )
 
 
-def unmoved(record: Record, until: int, compared: Record | None = None) -> Chart:
+def unmoved(record: Record, until: float, compared: Record | None = None) -> Chart:
     """Share of the parameters that an update could not move."""
 
     def share(of: Record) -> Record:

@@ -13,7 +13,7 @@ from lab.settings import Settings
 
 
 def loss(
-    record: Record, held_out: Record, until: int, compared: Record | None = None, unit: str = "example"
+    record: Record, held_out: Record, until: float, compared: Record | None = None, unit: str = "example"
 ) -> Chart:  # fmt: skip
     """Loss of every batch, of the held-out examples, and of a compared run, per unit; skipped updates are marked."""
     traces = [curve(record, "loss", name="training batch", line=theme.LINE, mode="lines")]
@@ -43,7 +43,7 @@ def _reading_of_loss(measured: bool) -> str:
     return read + " Dashes that rise while the line falls mean overfitting." if measured else read
 
 
-def divergence(record: Record, compared: Record, until: int) -> Chart:
+def divergence(record: Record, compared: Record, until: float) -> Chart:
     """How far the compared run's loss is from this run's, on a logarithmic axis where that helps."""
     difference = loss_difference(record, compared)
     absolute = difference["loss_absolute"]
@@ -61,7 +61,7 @@ def divergence(record: Record, compared: Record, until: int) -> Chart:
     if not absolute.any():
         summary = "The two runs are equal at every update."
     else:
-        first = int(difference["step"][np.flatnonzero(absolute)[0]])
+        first = int(np.flatnonzero(absolute)[0])
         summary = f"They part at update {first:,}; the largest difference is {number(known.max(initial=0))}."
         if len(known) < len(absolute):
             summary = (
@@ -73,7 +73,7 @@ def divergence(record: Record, compared: Record, until: int) -> Chart:
     )
 
 
-def learning_rate(settings: Settings, record: Record, until: int, compared: Record | None = None) -> Chart:
+def learning_rate(settings: Settings, record: Record, until: float, compared: Record | None = None) -> Chart:
     """The rate of every update, the planned one where a bug changes it, and a compared run's if it differs."""
     traces = [curve(record, "learning_rate", name="applied", line=theme.LINE, mode="lines")]
     buggy = settings.schedule != "constant" and settings.schedule_counts == "microbatches" and settings.microbatches > 1

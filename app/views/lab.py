@@ -6,17 +6,17 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app import controls, figures, jobs, words
+from app import comparison, controls, figures, jobs, visit, words
 from app.chart import chart
+from app.history import history, remember
 from app.jobs import answer
-from app.views.downloads import downloads
+from app.views.curves import curves
 from app.views.microscope import microscope
-from app.views.sentences import tell
+from app.views.sentences import note, tell
+from app.views.tools import tools
 from lab import findings, surface
-from lab.choices import UNITS
 from lab.diagnosis import diagnose
 from lab.opened import Update
-from lab.record import Record
 from lab.run import Run
 from lab.settings import Settings
 
@@ -35,8 +35,9 @@ def session() -> str:
 
 def page():
     """Draw the page for the settings of this session."""
-    settings = controls.current()
-    controls.sidebar()
+    settings = visit.settings()
+    if not st.session_state.look.embed:
+        controls.sidebar()
     controls.refusal("address")
     controls.refusal("cure")
     stopped = st.session_state.get("stopped")
@@ -101,29 +102,38 @@ def show_stopped(settings: Settings, run: Run | None):
 
 def show(settings: Settings, run: Run, job: jobs.Job | None):
     """A run, and one of its updates under the microscope."""
-    left, right = st.columns([7, 4], vertical_alignment="bottom")
-    tiles = left.empty()
+    tiles = st.empty()
     with tiles:
         numbers(run, None)
-    with right, controls.comparison():
-        downloads(run)
+    tools(run)
     broke = None if run.record["finite"].all() else answer(job, run, diagnose)
     tell([*([broke] if broke else []), *findings.of_run(run)], "run")
-    beside = compared_job()
+    compared = comparison.compared()
+    beside = compared_job(compared)
     other = beside.run if beside else None
-    controls.refusal(controls.AGAINST)
+    in_step = compared is None or not compared.apart
+    controls.refusal(comparison.PLACE)
+    if compared and not in_step:
+        note(words.APART.format(keys=" and ".join(compared.apart)))
+    drawn = (other.settings, other.record) if other else None
     if settings.task == "points":
         left, right = st.columns([4, 3])
         with left:
-            compared = answer(beside, other, surface.through) if beside and other else None
-            chart(figures.surface(answer(job, run, surface.through), compared), key="surface", height=400)
+            theirs = answer(beside, other, surface.through) if beside and other else None
+            chart(figures.surface(answer(job, run, surface.through), theirs), key="surface", height=400)
         with right:
-            curves(settings, run.record, run.held_out, other.record if other else None, stacked=True)
+            curves(settings, run.record, run.held_out, drawn, in_step, stacked=True)
     else:
-        curves(settings, run.record, run.held_out, other.record if other else None)
-    microscope(run, job, beside if other else None)
+        curves(settings, run.record, run.held_out, drawn, in_step)
+    microscope(run, job, beside if other and in_step else None)
+    first = answer(job, run, Run.at, 0)
     with tiles:
-        numbers(run, answer(job, run, Run.at, 0))
+        numbers(run, first)
+    remember(run, verdict(first))
+    if not st.session_state.look.embed:
+        runs = findings.plural(len(st.session_state.history), "run")
+        with st.expander(words.HISTORY.format(runs=runs), key="history_open"):
+            history()
 
 
 def numbers(run: Run, first: Update | None):
@@ -157,13 +167,13 @@ def verdict(update: Update) -> str:
     return f"✗ off by {findings.percent(error)}" if error < 10 else f"✗ {findings.number(error + 1)} times"
 
 
-def compared_job() -> jobs.Job | None:
+def compared_job(compared: comparison.Compared | None) -> jobs.Job | None:
     """The job of the run to compare with; its run may still be on the way."""
     mine = f"{session()} compared"
-    settings = controls.compared()
-    if settings is None:
+    if compared is None:
         jobs.leave(mine)
         return None
+    settings = compared.settings
     job = jobs.watch(mine, settings)
     job.ended.wait(PATIENCE)
     if job.failure:
@@ -179,35 +189,3 @@ def await_compared(mine: str, settings: Settings):
     if jobs.watch(mine, settings).ended.is_set():
         st.rerun()
     st.caption(words.AGAINST_WAITS)
-
-
-def curves(
-    settings: Settings, record: Record, held_out: Record, compared: Record | None = None, until: int | None = None,
-    stacked: bool = False,
-):  # fmt: skip
-    """Loss and learning rate up to update `until`; with a compared run, where the two part."""
-    until = until or record.length
-    left, right = (st.container(), st.container()) if stacked else st.columns(2)
-    small = 140 if compared is not None else 170
-    with left:
-        chart(
-            figures.loss(record, held_out, until, compared, UNITS.get(settings.task, "example")),
-            key="loss",
-            height=small if stacked else 260,
-        )
-    with right:
-        if compared is not None:
-            chart(figures.divergence(record, compared, until), key="divergence", height=small)
-            chart(figures.learning_rate(settings, record, until, compared), key="rate", height=small)
-        else:
-            chart(figures.learning_rate(settings, record, until), key="rate", height=small if stacked else 260)
-    more = []
-    if settings.loss_scaling != "none":
-        more.append(("loss_scale", figures.loss_scale))
-    if settings.param_dtype != "float32":
-        more.append(("unmoved", figures.unmoved))
-    if settings.devices > 1 and settings.device_reduction == "none":
-        more.append(("drift", figures.spread))
-    for place, (key, draw) in zip(st.columns(len(more)) if more else [], more, strict=True):
-        with place:
-            chart(draw(record, until, compared), key=key, height=180)

@@ -7,6 +7,7 @@ import streamlit as st
 from app import figures, jobs, words
 from app.chart import chart
 from app.jobs import answer
+from app.timeline import timeline
 from app.views.sentences import tell
 from lab import findings
 from lab.census import Census
@@ -14,6 +15,7 @@ from lab.choices import SAMPLED
 from lab.devices import described
 from lab.key import SettingsError
 from lab.memory import Memory, measure
+from lab.moments import moments
 from lab.opened import Update
 from lab.run import Run
 from lab.spelling import look
@@ -25,13 +27,8 @@ POLL = 0.5
 @st.fragment
 def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
     """One update: the running total, all reductions, and whether they agree; a compared run's beside it."""
-    st.subheader(words.MICROSCOPE)
-    last = run.record.length - 1
-    step = 0
-    if last > 0:
-        st.session_state.step = min(st.session_state.get("step", 0), last)
-        step = st.slider("update", 0, last, key="step", help="Any update of the run, replayed bit for bit.")
-    st.session_state.setdefault("view", "accumulator")
+    st.subheader(words.MICROSCOPE, help=words.MICROSCOPE_HELP)
+    step = timeline(run.record.length - 1, moments(run.record))
     views = [view for view in words.VIEWS if offers(run.settings.task, view)]
     if st.session_state.view not in views:
         st.session_state.view = "accumulator"
