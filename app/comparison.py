@@ -72,4 +72,4 @@ def pin(settings: Settings | None):
 
 def named(settings: Settings) -> str:
     """What a run is called where nobody has named it."""
-    return " ".join(settings.words()) or words.DEFAULTS
+    return settings.command() or words.DEFAULTS

@@ -38,7 +38,7 @@ class Look(NamedTuple):
         """What the address says of it: whatever is not as usual."""
         text = {"present": "1", "embed": "1", "hide": ",".join(self.hide), "step": str(self.step)}
         usual = Look()._asdict()
-        return {name: text.get(name, value) for name, value in self._asdict().items() if value != usual[name]}
+        return {name: text.get(name) or value for name, value in self._asdict().items() if value != usual[name]}
 
 
 def read(query: Mapping[str, str]) -> tuple[Look, list[str]]:

@@ -116,6 +116,7 @@ APART = (
     "single updates cannot."
 )
 DEFAULTS = "the defaults"
+IN_ORANGE = "In orange, beside it: {words}"
 HISTORY = "History: {runs} of this visit"
 
 DISPLAY = "Display"

@@ -101,6 +101,10 @@ class Settings(Keys):
         """`KEY=VALUE` for every changed key: what to type on the command line."""
         return [f"{name}={text_of(value)}" for name, value in self.changed().items()]
 
+    def command(self) -> str:
+        """The words as one line for a shell."""
+        return shlex.join(self.words())
+
     def query(self) -> dict[str, str]:
         """The address query that restores these settings."""
         return {"v": str(VOCABULARY), **{name: text_of(value) for name, value in self.changed().items()}}

@@ -107,10 +107,15 @@ export default function ({ data, parentElement }) {
   const redraw = () => library?.then((Plotly) => (plot.data ? draw(Plotly) : undefined));
   offer(figure, plot, () => ({ ...data, frame: at() }), redraw);
 
-  const moved = () => mark(figure, plot);
-  window.addEventListener(OPENED, moved);
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  dark.addEventListener("change", redraw);
+  figure.deaf?.abort(); // what listened for the last call
+  figure.deaf = new AbortController();
+  const { signal } = figure.deaf;
+  window.addEventListener(OPENED, () => mark(figure, plot), { signal });
+  window.addEventListener("pointerdown", ({ target }) => {
+    const menu = figure.querySelector(".take");
+    if (!menu.contains(target)) menu.open = false;
+  }, { signal });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw, { signal });
   let width = plot.clientWidth;
   const resized = new ResizeObserver(() => {
     if (!plot.clientWidth || plot.clientWidth === width || !plot.data) return;
@@ -118,9 +123,6 @@ export default function ({ data, parentElement }) {
     library.then((Plotly) => (plot.clientWidth ? Plotly.Plots.resize(plot) : undefined));
   });
   resized.observe(plot);
-  return () => {
-    window.removeEventListener(OPENED, moved);
-    dark.removeEventListener("change", redraw);
-    resized.disconnect();
-  };
+  signal.addEventListener("abort", () => resized.disconnect());
+  return () => figure.deaf.abort();
 }

@@ -68,6 +68,8 @@ function offer(figure, plot, about, again) {
     figure.dataset.revision = Number(figure.dataset.revision ?? 0) + 1;
     again();
   };
+  menu.lastElementChild.onclick = () => { menu.open = false; };
+  menu.onfocusout = ({ relatedTarget }) => { if (relatedTarget && !menu.contains(relatedTarget)) menu.open = false; };
   menu.onkeydown = (event) => {
     if (event.key !== "Escape") return;
     menu.open = false;

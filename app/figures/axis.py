@@ -19,7 +19,8 @@ def over(drawn: Chart, axis: str, scale: str) -> Chart:
     `auto` is what suits the values. A value that is not positive has no place on a logarithmic axis: it is left out,
     and where no value is positive the axis stays linear.
     """
-    shown, traces = drawn.figure, [trace.to_plotly_json() for trace in drawn.figure.data]
+    shown = drawn.figure
+    traces = shown.to_dict()["data"]
     shown.update_layout(xaxis_title_text=COUNTED[axis])
     if scale == "linear":
         shown.layout.yaxis.update(type="linear", tickvals=None, ticktext=None, dtick=None, range=None)

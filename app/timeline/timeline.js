@@ -108,11 +108,10 @@ export default function ({ data, parentElement, setStateValue }) {
     if (/^[1-9]$/.test(event.key)) document.querySelectorAll(".st-key-view button")[Number(event.key) - 1]?.click();
   };
   const opened = (event) => jump(event.detail);
-  window.addEventListener("keydown", press);
-  window.addEventListener("training-lab:open", opened);
+  own.deaf?.abort(); // what listened for the last call
+  own.deaf = new AbortController();
+  window.addEventListener("keydown", press, { signal: own.deaf.signal });
+  window.addEventListener("training-lab:open", opened, { signal: own.deaf.signal });
   tell();
-  return () => {
-    window.removeEventListener("keydown", press);
-    window.removeEventListener("training-lab:open", opened);
-  };
+  return () => own.deaf.abort();
 }

@@ -1,6 +1,7 @@
 """Curves over a run, drawn over what the look of the page asks for."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -8,6 +9,7 @@ import streamlit as st
 from app import figures
 from app.chart import Along, chart
 from app.figures import Chart
+from app.look import Look
 from lab.axis import passed
 from lab.choices import UNITS
 from lab.record import Record
@@ -18,55 +20,59 @@ KNOTS = 200
 places = functools.lru_cache(maxsize=64)(passed)
 
 
-def along(settings: Settings, updates: int) -> Along:
-    """Where the updates of a run lie on the axis of this visit."""
-    at = places(settings, updates, st.session_state.look.axis)
+class Curve(NamedTuple):
+    """A chart over the run, its key, and how high it is drawn, in pixels."""
+
+    key: str
+    chart: Chart
+    height: int
+
+
+def along(look: Look, settings: Settings, updates: int) -> Along:
+    """Where the updates of a run lie on the axis."""
+    at = places(settings, updates, look.axis)
     steps = np.unique(np.linspace(0, updates - 1, min(updates, KNOTS)).astype(int))
     return Along([float(step) for step in steps], [float(x) for x in at[steps]])
 
 
-def placed(settings: Settings, record: Record, updates: int | None = None) -> Record:
-    """The record on the axis of this visit."""
-    return figures.placed(record, places(settings, updates or record.length, st.session_state.look.axis))
-
-
-def over_run(drawn: Chart, key: str, settings: Settings, updates: int, height: int = 260):
-    """Show a chart of placed records."""
-    look = st.session_state.look
-    chart(figures.over(drawn, look.axis, look.scale), key, height, along(settings, updates))
+def over_run(
+    look: Look, settings: Settings, record: Record, held_out: Record, other: tuple[Settings, Record] | None = None,
+    in_step: bool = True, until: int | None = None, stacked: bool = False,
+) -> list[Curve]:  # fmt: skip
+    """The curves of a run up to update `until`, loss first; with a compared run also where the two part, in step."""
+    updates = until or record.length
+    at = places(settings, updates, look.axis)
+    mine, measured, compared, end = figures.placed(record, at), figures.placed(held_out, at), None, float(at[-1])
+    if other:
+        theirs = places(other[0], other[1].length, look.axis)
+        compared, end = figures.placed(other[1], theirs), max(end, float(theirs[-1]))
+    parts = compared is not None and in_step
+    small = 140 if parts else 170
+    high = small if stacked else 260
+    found = [Curve("loss", figures.loss(mine, measured, end, compared, UNITS.get(settings.task, "example")), high)]
+    if compared is not None and in_step:
+        found.append(Curve("divergence", figures.divergence(mine, compared, end), small))
+    found.append(Curve("rate", figures.learning_rate(settings, mine, end, compared), small if parts else high))
+    if settings.loss_scaling != "none":
+        found.append(Curve("loss_scale", figures.loss_scale(mine, end, compared), 180))
+    if settings.param_dtype != "float32":
+        found.append(Curve("unmoved", figures.unmoved(mine, end, compared), 180))
+    if settings.devices > 1 and settings.device_reduction == "none":
+        found.append(Curve("drift", figures.spread(mine, end, compared), 180))
+    return [curve._replace(chart=figures.over(curve.chart, look.axis, look.scale)) for curve in found]
 
 
 def curves(
     settings: Settings, record: Record, held_out: Record, other: tuple[Settings, Record] | None = None,
     in_step: bool = True, until: int | None = None, stacked: bool = False,
 ):  # fmt: skip
-    """Loss and learning rate up to update `until`; with a compared run, where the two part, if they go in step."""
-    updates, axis = until or record.length, st.session_state.look.axis
-    end = float(places(settings, updates, axis)[-1])
-    mine, held_out = placed(settings, record, updates), placed(settings, held_out, updates)
-    compared = None
-    if other:
-        compared = placed(*other)
-        end = max(end, float(places(other[0], other[1].length, axis)[-1]))
-    parts = compared is not None and in_step
+    """Show them: loss beside what belongs to it, and one row of what only some runs have."""
+    look = st.session_state.look
+    found = over_run(look, settings, record, held_out, other, in_step, until, stacked)
     left, right = (st.container(), st.container()) if stacked else st.columns(2)
-    small = 140 if parts else 170
-    unit = UNITS.get(settings.task, "example")
-    with left:
-        height = small if stacked else 260
-        over_run(figures.loss(mine, held_out, end, compared, unit), "loss", settings, updates, height)
-    with right:
-        if parts and compared is not None:
-            over_run(figures.divergence(mine, compared, end), "divergence", settings, updates, small)
-        height = small if stacked or parts else 260
-        over_run(figures.learning_rate(settings, mine, end, compared), "rate", settings, updates, height)
-    more = []
-    if settings.loss_scaling != "none":
-        more.append(("loss_scale", figures.loss_scale))
-    if settings.param_dtype != "float32":
-        more.append(("unmoved", figures.unmoved))
-    if settings.devices > 1 and settings.device_reduction == "none":
-        more.append(("drift", figures.spread))
-    for place, (key, draw) in zip(st.columns(len(more)) if more else [], more, strict=True):
-        with place:
-            over_run(draw(mine, end, compared), key, settings, updates, 180)
+    beside = {"loss": left, "divergence": right, "rate": right}
+    more = [curve.key for curve in found if curve.key not in beside]
+    beside |= dict(zip(more, st.columns(len(more)) if more else [], strict=True))
+    for curve in found:
+        with beside[curve.key]:
+            chart(curve.chart, curve.key, curve.height, along(look, settings, until or record.length))

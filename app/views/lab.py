@@ -105,7 +105,7 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
     tiles = st.empty()
     with tiles:
         numbers(run, None)
-    tools(run)
+    row = st.container()
     broke = None if run.record["finite"].all() else answer(job, run, diagnose)
     tell([*([broke] if broke else []), *findings.of_run(run)], "run")
     compared = comparison.compared()
@@ -115,6 +115,8 @@ def show(settings: Settings, run: Run, job: jobs.Job | None):
     controls.refusal(comparison.PLACE)
     if compared and not in_step:
         note(words.APART.format(keys=" and ".join(compared.apart)))
+    with row:
+        tools(run, other, in_step)
     drawn = (other.settings, other.record) if other else None
     if settings.task == "points":
         left, right = st.columns([4, 3])

@@ -8,7 +8,7 @@ from app.views.downloads import downloads
 from lab.run import Run
 
 
-def tools(run: Run):
+def tools(run: Run, other: Run | None, in_step: bool):
     """The tools that fit the look of the page: a frame in another page has a way out of it, a class a way back."""
     look = st.session_state.look
     if look.embed:
@@ -22,7 +22,7 @@ def tools(run: Run):
         comparison.chooser()
         _pin(run)
         _display()
-        downloads(run)
+        downloads(run, other, in_step)
 
 
 def _pin(run: Run):
