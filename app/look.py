@@ -35,13 +35,13 @@ class Look(NamedTuple):
     view: str = "accumulator"
 
     def query(self) -> dict[str, str]:
-        """What the address says of it: whatever is not as usual."""
-        text = {"present": "1", "embed": "1", "hide": ",".join(self.hide), "step": str(self.step)}
-        usual = Look()._asdict()
+        """What the address says of it: whatever is not as usual. `embed` is the frame's own, see `app.server`."""
+        text = {"present": "1", "hide": ",".join(self.hide), "step": str(self.step)}
+        usual = Look(embed=self.embed)._asdict()
         return {name: text.get(name) or value for name, value in self._asdict().items() if value != usual[name]}
 
 
-def read(query: Mapping[str, str]) -> tuple[Look, list[str]]:
+def read(query: Mapping[str, str], embed: bool = False) -> tuple[Look, list[str]]:
     """The look an address asks for, and a sentence for every part of it that is refused and left as usual."""
     taken: dict[str, Any] = {"against": query.get("against", "")}
     refused = []
@@ -52,7 +52,7 @@ def read(query: Mapping[str, str]) -> tuple[Look, list[str]]:
             taken[name] = parse(name, query[name])
         except SettingsError as refusal:
             refused.append(str(refusal))
-    return Look(**taken), refused
+    return Look(**taken, embed=embed), refused
 
 
 def _one_of(choices: tuple[str, ...]):
@@ -85,7 +85,7 @@ def _update(name: str, value: str) -> int:
 
 
 PARSERS = {
-    "axis": _one_of(AXES), "scale": _one_of(SCALES), "present": _switch, "embed": _switch, "hide": _hidden,
+    "axis": _one_of(AXES), "scale": _one_of(SCALES), "present": _switch, "hide": _hidden,
     "step": _update, "view": _one_of(tuple(words.VIEWS)),
 }  # fmt: skip
 """Every part of a look but the comparison, whose words are checked where it is made."""

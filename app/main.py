@@ -9,7 +9,7 @@ from app import look, words
 ASSETS = Path(__file__).parents[1] / "assets"
 STYLES = Path(__file__).parent / "styles"
 
-seen, _ = look.read(dict(st.query_params))
+seen, _ = look.read(dict(st.query_params), bool(st.context.is_embedded))
 st.set_page_config(
     page_title=words.TITLE, page_icon=str(ASSETS / "logo.svg"), layout="wide",
     initial_sidebar_state="collapsed" if seen.present or seen.embed else "auto",

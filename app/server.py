@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import library
@@ -20,6 +21,8 @@ HOSTS = ["127.0.0.1", "localhost"]
 FIRST_PORT, LAST_PORT = 8501, 8599
 MESSAGES_A_SECOND, BURST = 30, 120
 """A browser sends at most about 10 messages a second; a flood is slowed down to this, so that others are served."""
+
+EMBED = b"embed=1"
 
 HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -33,12 +36,20 @@ HEADERS = {
 
 
 class Headers:
-    """Adds `HEADERS` to every response, and to the page itself what to fetch early."""
+    """Adds `HEADERS` to every response, and to the page itself what to fetch early.
+
+    `embed=1` becomes the `embed=true` that Streamlit knows, and keeps to itself.
+    """
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send):
+        if scope["type"] == "http" and EMBED in scope["query_string"].split(b"&"):
+            query = scope["query_string"].decode("latin-1").replace(EMBED.decode(), "embed=true")
+            await RedirectResponse(f"/?{query}")(scope, receive, send)
+            return
+
         async def with_headers(message: Message):
             if message["type"] == "http.response.start":
                 page = dict(message["headers"]).get(b"content-type", b"").startswith(b"text/html")

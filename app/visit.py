@@ -35,7 +35,7 @@ def _lasting(query: Mapping[str, str]) -> dict[str, str]:
 def _read(query: Mapping[str, str]):
     """Take what an address says, and keep a sentence for what it cannot mean."""
     state = st.session_state
-    seen, refused = look.read(query)
+    seen, refused = look.read(query, bool(st.context.is_embedded))
     words = {name: value for name, value in query.items() if name not in Look._fields}
     try:
         state.settings = Settings.from_query(words)
@@ -80,7 +80,8 @@ def query() -> dict[str, str]:
 
 def address(**changes: Any) -> str:
     """The whole address of this visit, as a link; with changes to its look."""
-    given = st.session_state.settings.query() | seen()._replace(**changes).query()
+    look = seen()._replace(**changes)
+    given = st.session_state.settings.query() | look.query() | ({"embed": "1"} if look.embed else {})
     place = (st.context.url or "").partition("?")[0].rstrip("/")
     return f"{place}/?{urlencode(given, safe=',/:')}"
 

@@ -1,5 +1,7 @@
 """What curves are drawn over: updates, examples, tokens or epochs; on linear or logarithmic axes."""
 
+from typing import Any
+
 import numpy as np
 
 from app.figures.base import Chart, logarithmic
@@ -20,14 +22,14 @@ def over(drawn: Chart, axis: str, scale: str) -> Chart:
     and where no value is positive the axis stays linear.
     """
     shown = drawn.figure
-    traces = shown.to_dict()["data"]
+    traces: Any = shown.data
     shown.update_layout(xaxis_title_text=COUNTED[axis])
     if scale == "linear":
         shown.layout.yaxis.update(type="linear", tickvals=None, ticktext=None, dtick=None, range=None)
     if scale in ("log", "log-log"):
-        shown.update_layout(yaxis=logarithmic(*(trace["y"] for trace in traces), always=True))
+        shown.update_layout(yaxis=logarithmic(*(trace.y for trace in traces), always=True))
     if scale == "log-log":
-        x = np.concatenate([np.asarray(trace["x"], float) for trace in traces])
+        x = np.concatenate([np.asarray(trace.x, float) for trace in traces])
         if (x > 0).any():
             edges = [float(np.log10(x[x > 0].min())) - 0.03, float(np.log10(x.max())) + 0.03]
             shown.update_layout(xaxis={"type": "log", "range": edges})
