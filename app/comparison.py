@@ -40,26 +40,26 @@ def compared() -> Compared | None:
         state.refused[PLACE] = str(refusal)
         return None
     keys = [name for name in apart(state.settings, other) if name != "steps"]
-    return Compared(other, keys) if other != state.settings else None
+    return Compared(other, keys)
 
 
 def chooser():
     """The choice of a run to compare with: the baseline, one of those offered, or any words."""
     state = st.session_state
     settings, against = state.settings, state.look.against
-    called = words.compared_with(settings)
-    if state.baseline:
-        called = {against: words.BASELINE.format(words=named(state.baseline)), **called}
+    nobody = words.THE_BASELINE if state.baseline == settings else f"{words.AGAINST} {words.NOBODY}"
+    called = {"": nobody, **words.compared_with(settings)}
+    if state.baseline and against:
+        called = {**called, against: words.BASELINE.format(words=named(state.baseline))}
 
     def take():
         state.baseline = None
         visit.change(against=state.set_against or "")
 
-    offered = ["", *called]
     state.set_against = against
     st.selectbox(
-        words.AGAINST, offered if against in offered else [*offered, against], key="set_against", on_change=take,
-        format_func=lambda choice: called.get(choice, f"{words.AGAINST} {choice or words.NOBODY}"),
+        words.AGAINST, list(dict.fromkeys([*called, against])), key="set_against", on_change=take,
+        format_func=lambda choice: called.get(choice, f"{words.AGAINST} {choice}"),
         accept_new_options=True, help=words.AGAINST_HELP, label_visibility="collapsed",
     )  # fmt: skip
 

@@ -111,9 +111,10 @@ NOBODY = "nothing"
 PIN, UNPIN = "Pin", "Unpin"
 PIN_HELP = "Keep this run in every chart, in orange, as the baseline of whatever you change next."
 BASELINE = "baseline: {words}"
+THE_BASELINE = "this run is the baseline: change a setting"
 APART = (
-    "{keys} differ between the two runs, so they saw other batches or began elsewhere: their curves can be compared, "
-    "single updates cannot."
+    "The two runs differ in {keys}, so they saw other batches or began elsewhere: their curves can be compared, single "
+    "updates cannot."
 )
 DEFAULTS = "the defaults"
 IN_ORANGE = "In orange, beside it: {words}"

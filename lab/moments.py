@@ -26,7 +26,8 @@ def moments(record: Record) -> list[Moment]:
         "devices first apart": record["spread"] > 0 if "spread" in record else np.zeros(record.length, bool),
     }
     found = [Moment(int(holds.argmax()), what, True) for what, holds in bad.items() if holds.any()]
-    rises = np.diff(record["loss"].astype(np.float64), prepend=np.nan)
+    with np.errstate(invalid="ignore"):
+        rises = np.diff(record["loss"].astype(np.float64), prepend=np.nan)
     standing_out = [("largest gradient", record["grad_norm"])]
     if (rises > 0).any():
         standing_out.append(("loss rises most", rises))

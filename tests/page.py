@@ -44,6 +44,8 @@ def charts(app: AppTest) -> dict[str, dict[str, Any]]:
     found = {}
     for element in app.get("bidi_component"):
         data = json.loads(element.proto.json)
+        if "figure" not in data:
+            continue
         found[element.proto.id.rsplit("-", 1)[-1]] = data | {"figure": json.loads(data["figure"])}
     return found
 

@@ -140,7 +140,8 @@ def test_only_controls_that_matter_are_shown():
 
 def test_the_microscope_opens_the_chosen_update():
     app = opened(task="scalar", schedule="linear")
-    settled(app.slider(key="step").set_value(3).run())
+    app.session_state.step = 3
+    settled(app.run())
     update = fit(Settings(task="scalar", schedule="linear")).at(3)
     totals = [microbatch.running_total.values[0] for microbatch in update.microbatches]
     assert numbers(charts(app)["accumulator"]["figure"]["data"][0]["y"]).tolist() == pytest.approx(totals)
@@ -200,12 +201,25 @@ def test_a_comparison_with_itself_is_zero_everywhere():
 
 
 def test_an_impossible_comparison_is_refused_and_the_run_stays():
-    app = opened(task="linear", against="seed=3")
-    assert "a comparison needs the same batches" in said(app)
+    app = opened(task="linear", against="task=digits")
+    assert "task=digits: runs of different tasks have no curve in common" in said(app)
     assert list(charts(app)) == ["loss", "rate", "accumulator", "reductions"]
     settled(app.selectbox(key="set_against").set_value("").run())
-    assert "a comparison needs" not in said(app)
+    assert "no curve in common" not in said(app)
     assert address(app) == {"v": "1", "task": "linear"}
+
+
+def test_runs_over_other_batches_share_curves_and_no_single_update():
+    app = opened(task="linear", against="batch_size=50", axis="epochs", step="3")
+    while "no single" in said(app) or "Training the run to compare" in str(app.caption):
+        settled(app.run())
+    assert "The two runs differ in batch_size" in said(app)
+    shown = charts(app)
+    assert list(shown) == ["loss", "rate", "accumulator", "reductions"]
+    mine, other = shown["loss"]["figure"]["data"][0], shown["loss"]["figure"]["data"][-1]
+    assert numbers(mine["x"])[10] == pytest.approx(10 * 100 / 1000)
+    assert numbers(other["x"])[10] == pytest.approx(10 * 50 / 1000)
+    assert "compared" not in shown["accumulator"]["read"]
 
 
 def test_float16_shows_its_range_and_what_the_accumulator_costs():
@@ -232,14 +246,14 @@ def test_a_break_is_placed_and_cured_with_one_button():
 def test_a_pinned_run_stays_the_baseline_while_settings_move():
     app = opened(task="linear", learning_rate="0.03")
     settled(app.button(key="pin").click().run())
-    (choice,) = [box for box in app.selectbox if box.key == "set_against"]
-    assert "pinned: task=linear learning_rate=0.03" in choice.options
-    pinned = choice.options.index("pinned: task=linear learning_rate=0.03")
-    settled(choice.select_index(pinned).run())
-    assert "equal at every update" in charts(app)["divergence"]["summary"]
+    assert "divergence" not in charts(app)
     app.text_input(key="exact").set_value("learning_rate=0.1 reduction=sum")
     settled(app.run())
     assert address(app)["against"] == "reduction=mean learning_rate=0.03"
+    (choice,) = [box for box in app.selectbox if box.key == "set_against"]
+    assert "baseline: task=linear learning_rate=0.03" in choice.options
+    while "divergence" not in charts(app):
+        settled(app.run())
     assert numbers(charts(app)["loss"]["figure"]["data"][-1]["y"]).tolist() == pytest.approx(
         fit(Settings(task="linear", learning_rate=0.03)).record["loss"].tolist()
     )

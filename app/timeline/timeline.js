@@ -105,7 +105,7 @@ export default function ({ data, parentElement, setStateValue }) {
     if (event.key === ".") jump(own.wish + 1);
     if (event.key === "p") play();
     if (event.key === "b" && moments.length) jump(moments[0].step);
-    if (/^[1-9]$/.test(event.key)) document.querySelectorAll(".st-key-view button")[Number(event.key) - 1]?.click();
+    if (/^[1-9]$/.test(event.key)) document.querySelectorAll(".st-key-set_view button")[Number(event.key) - 1]?.click();
   };
   const opened = (event) => jump(event.detail);
   own.deaf?.abort(); // what listened for the last call

@@ -29,13 +29,7 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
     """One update: the running total, all reductions, and whether they agree; a compared run's beside it."""
     st.subheader(words.MICROSCOPE, help=words.MICROSCOPE_HELP)
     step = timeline(run.record.length - 1, moments(run.record))
-    views = [view for view in words.VIEWS if offers(run.settings.task, view)]
-    if st.session_state.view not in views:
-        st.session_state.view = "accumulator"
-    view = st.segmented_control(
-        "view", views, format_func=lambda name: words.VIEWS[name], key="view", required=True,
-        label_visibility="collapsed",
-    )  # fmt: skip
+    view = _chosen_view(run.settings.task)
     there = beside.run if beside and beside.run and step < beside.run.record.length else None
     update = answer(job, run, Run.at, step)
     found = findings.of_update(update)
@@ -54,6 +48,21 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
         precision(run, job, census, answer(beside, there, Run.census, step) if there else None, step)
     else:
         accumulator(update, answer(beside, there, Run.at, step) if there else None)
+
+
+def _chosen_view(task: str) -> str:
+    """The view of this visit, where the task has it; else the first."""
+    state = st.session_state
+    views = [view for view in words.VIEWS if offers(task, view)]
+    state.set_view = state.view if state.view in views else views[0]
+
+    def take():
+        state.view = state.set_view
+
+    return st.segmented_control(
+        "view", views, format_func=lambda name: words.VIEWS[name], key="set_view", required=True,
+        label_visibility="collapsed", on_change=take,
+    )  # fmt: skip
 
 
 def offers(task: str, view: str) -> bool:
