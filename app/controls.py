@@ -5,6 +5,7 @@ import html
 import streamlit as st
 
 from app import own_data, words
+from app.explain import tooltip
 from app.look import EXACT
 from app.visit import choose
 from lab import user_file
@@ -98,10 +99,10 @@ def _widget(name: str, about: Key, settings: Settings):
     if name not in st.session_state.refused or key not in st.session_state:
         st.session_state[key] = value
     limits = "" if about.choices else about.legal(settings.task)
-    note = f"  \nLegal: {limits}." if limits else ""
-    note += f"  \n{words.COMPILES}" if about.structure and name != "task" else ""
+    legal = [words.LEGAL.format(limits=limits)] if limits else []
+    compiles = [words.COMPILES] if about.structure and name != "task" else []
     common = {"label": words.label(name), "key": key, "on_change": _from_widget, "args": (name,)}
-    common["help"] = f"**{name}**: {about.help}{note}"
+    common["help"] = tooltip(name, settings, (*legal, *compiles))
     if name == "task":
         there = [task for task in TASKS if task in (settings.task, *offered())]
         st.selectbox(**common, options=there, format_func=lambda task: f"{task}: {words.TASKS[task]}")

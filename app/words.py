@@ -65,7 +65,8 @@ LABELS = {
     "steps": "updates",
 }
 
-COMPILES = "Changing this compiles a new program, about a second the first time."
+LEGAL = "Legal: {limits}."
+COMPILES = "Changing it compiles a new program."
 
 TAKE = "Share"
 LINK = "A link to this run:"

@@ -1,7 +1,7 @@
 """training-lab's engine: what a training loop with these settings really does.
 
     settings, keys, key: what can be chosen   record      what a run tells
-    files     what the command line reads     findings    what it means, in sentences
+    files     what the command line reads     findings, wording: what it means, in sentences
     tasks     what is learned                 microscope, opened: one update opened
     batches   who sees which example          reference   the same in plain float64
     step      one update, in order            run         fit, and the run it returns

@@ -1,10 +1,11 @@
 """Which examples every update and every microbatch sees."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lab.task import Task
+if TYPE_CHECKING:
+    from lab.task import Task
 
 
 class Layout(NamedTuple):
@@ -46,7 +47,7 @@ def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
 
 
 def stream(
-    task: Task, seed: int, batch_size: int, first: int, updates: int, order: str = "shuffled"
+    task: "Task", seed: int, batch_size: int, first: int, updates: int, order: str = "shuffled"
 ) -> np.ndarray:  # fmt: skip
     """The example of every place of `updates` batches from update `first` on [updates * batch_size].
 

@@ -42,7 +42,9 @@ def key(default: Any, group: str, help: str, **facts: Any) -> Any:
 class Keys:
     """The settings by name; None until `lab.settings.Settings` has put a legal value in its place."""
 
-    task: str = key("digits", "task", "What is learned.", structure=True, choices=TASKS)
+    task: str = key(
+        "digits", "task", "What is learned: the data, and the model fitted to them.", structure=True, choices=TASKS,
+    )  # fmt: skip
     xs: str = key(
         "1,2,3,4",
         "task",
@@ -159,11 +161,11 @@ class Keys:
     )  # fmt: skip
 
     optimizer: str = key(
-        "adam", "optimizer", "The update rule.", choices=OPTIMIZERS,
-        by_task={"scalar": "sgd", "hand": "sgd", "linear": "sgd"}, structure=True,
+        "adam", "optimizer", "The update rule: what is made of the gradient before the rate multiplies it.",
+        choices=OPTIMIZERS, by_task={"scalar": "sgd", "hand": "sgd", "linear": "sgd"}, structure=True,
     )  # fmt: skip
     learning_rate: float = key(
-        0.01, "optimizer", "The peak rate of the schedule.", low=0, high=1000,
+        0.01, "optimizer", "How far an update moves along its direction: the peak of the schedule.", low=0, high=1000,
         by_task={"hand": 0.1, "linear": 0.05, "names": 0.02},
     )  # fmt: skip
     weight_decay: float = key(
@@ -207,8 +209,8 @@ class Keys:
         choices=CLIPS, structure=True,
     )  # fmt: skip
     clip_threshold: float = key(
-        1.0, "clipping", "The limit.", above=0, high=1e30, cure="use clip=none to turn clipping off",
-        used=lambda s: s.clip != "none",
+        1.0, "clipping", "The limit: of a norm, of a coordinate, or (adaptive) as a share of the weights' norm.",
+        above=0, high=1e30, cure="use clip=none to turn clipping off", used=lambda s: s.clip != "none",
     )  # fmt: skip
     clip_at: str = key(
         "update", "clipping",
@@ -250,9 +252,8 @@ class Keys:
     )  # fmt: skip
     device_reduction: str = key(
         "global", "devices",
-        "How the devices' gradients become one. global: sum of sums / all examples (right). mean: the mean of the "
-        "devices' means, right only if all hold the same weight. sum: their sum, as many times too long as there are "
-        "devices. none: forgotten; every device trains on its own.",
+        "How the devices' gradients become one. global: sum of sums / all examples (right). mean: the mean of theirs, "
+        "right only if all hold the same weight. sum: their sum, too long. none: forgotten; each trains on its own.",
         choices=DEVICE_REDUCTIONS, structure=True, used=lambda s: s.devices > 1,
     )  # fmt: skip
     parallel: str = key(
@@ -262,8 +263,8 @@ class Keys:
     )  # fmt: skip
 
     steps: int = key(
-        300, "run", "Updates in the run.", low=1, high=200_000,
-        by_task={"scalar": 20, "hand": 10, "linear": 200},
+        300, "run", "Updates in the run: one optimizer step each, however many microbatches it has.",
+        low=1, high=200_000, by_task={"scalar": 20, "hand": 10, "linear": 200},
     )  # fmt: skip
     seed: int = key(
         0, "run", "Draws the first parameters and the order of the examples.", low=0, high=2**31 - 1,

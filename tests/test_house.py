@@ -115,6 +115,7 @@ def test_nothing_imports_the_command_and_the_command_loads_only_settings(module)
         "from lab.cli import main\ntry: main(['run', '--help'])\nexcept SystemExit: pass",
         "from lab.cli import main; main(['run', 'steps=0'])",
         "import lab.record; lab.record.to_json({})",
+        "from app.explain import tooltip; from lab.settings import Settings; tooltip('microbatches', Settings())",
     ],
 )
 def test_jax_is_not_loaded_before_it_is_needed(program):

@@ -286,3 +286,12 @@ def test_one_device_is_told_there_is_nothing_to_compare():
     assert [box.value for box in app.info] == [
         "This run uses one device. Choose more under Devices to see whether they agree."
     ]
+
+
+def test_the_tooltip_says_what_the_value_does_now():
+    app = opened(task="scalar", xs="1,2,3,4,5")
+    (before,) = [slider.help for slider in app.select_slider if slider.key == "set_microbatches"]
+    assert "**Now:** The batch of 5 examples is cut into 2 microbatches, one of 3 and one of 2." in before
+    settled(app.select_slider(key="set_microbatches").set_value(4).run())
+    (after,) = [slider.help for slider in app.select_slider if slider.key == "set_microbatches"]
+    assert "is cut into 4 microbatches, 2 of 2, one of 1 and one empty." in after

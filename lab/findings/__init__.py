@@ -1,8 +1,9 @@
 """What the numbers mean, in sentences. Every number in a sentence is computed from a run or one of its updates."""
 
 from lab.findings.run import headline, of_run
-from lab.findings.sentence import Finding, largest_text, number, percent, plural
+from lab.findings.sentence import Finding, largest_text
 from lab.findings.update import AGREES, of_census, of_update, tolerance
+from lab.wording import number, percent, plural
 
 __all__ = [
     "AGREES", "Finding", "headline", "largest_text", "number", "of_census", "of_run", "of_update", "percent", "plural",

@@ -3,11 +3,12 @@
 import numpy as np
 
 from lab.choices import REPEATED
-from lab.findings.sentence import Finding, number, percent, plural
+from lab.findings.sentence import Finding
 from lab.key import scale_text
 from lab.precision import format_of
 from lab.run import Run
 from lab.settings import Settings
+from lab.wording import number, percent, plural
 
 STUCK = 0.05
 """Share of parameters that cannot move, averaged over the run, from which on it is worth a warning."""

@@ -3,9 +3,10 @@
 import numpy as np
 
 from lab.census import BEARABLE, Census
-from lab.findings.sentence import Finding, largest_text, number, percent, plural
+from lab.findings.sentence import Finding, largest_text
 from lab.key import scale_text
 from lab.opened import Update
+from lab.wording import number, percent, plural
 
 AGREES = 1e-5
 """Relative error up to which a float32 gradient counts as equal to the float64 reference: rounding, not arithmetic."""
