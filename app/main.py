@@ -4,12 +4,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import look, words
+from app import look, visit, words
 
 ASSETS = Path(__file__).parents[1] / "assets"
 STYLES = Path(__file__).parent / "styles"
 
-seen, _ = look.read(dict(st.query_params), bool(st.context.is_embedded))
+seen, _ = look.read(visit.given(), bool(st.context.is_embedded))
 st.set_page_config(
     page_title=words.TITLE, page_icon=str(ASSETS / "logo.svg"), layout="wide",
     initial_sidebar_state="collapsed" if seen.present or seen.embed else "auto",

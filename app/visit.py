@@ -22,10 +22,19 @@ PLACE = ("step", "view")
 
 def settings() -> Settings:
     """The settings of this visit, read from the address when it begins and whenever somebody changed the address."""
-    query = dict(st.query_params)
+    query = given()
     if "settings" not in st.session_state or _lasting(query) != _lasting(st.session_state.query):
         _read(query)
     return st.session_state.settings
+
+
+def given() -> dict[str, str]:
+    """What the address says. Two runs of one visit may overlap: while one writes it, the other reads again."""
+    while True:
+        try:
+            return dict(st.query_params)
+        except RuntimeError:  # the dictionary changed size while it was read
+            continue
 
 
 def _lasting(query: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,8 @@ import pytest
 
 import lab.devices  # noqa: F401  # asks for the simulated devices before any test can start JAX
 
+pytest_plugins = ["chromium"]
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

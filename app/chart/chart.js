@@ -95,8 +95,8 @@ export default function ({ data, parentElement }) {
     show(traces, layout, frame);
     readsOut(traces, layout);
     summarise(frame?.layout?.meta ?? data.summary);
-    const revision = figure.dataset.revision ?? 0;
-    await Plotly.react(plot, traces, themed({ ...layout, height, uirevision: revision }, coloursOf(figure), by), CONFIG);
+    const uirevision = `zoom ${figure.dataset.revision ?? 0}`;
+    await Plotly.react(plot, traces, themed({ ...layout, height, uirevision }, coloursOf(figure), by), CONFIG);
     follow(figure, plot);
     mark(figure, plot);
     tabulate(figure, plot);

@@ -59,10 +59,11 @@ def _chosen_view(task: str) -> str:
     def take():
         state.view = state.set_view
 
-    return st.segmented_control(
+    chosen = st.segmented_control(
         "view", views, format_func=lambda name: words.VIEWS[name], key="set_view", required=True,
         label_visibility="collapsed", on_change=take,
     )  # fmt: skip
+    return chosen or views[0]
 
 
 def offers(task: str, view: str) -> bool:
