@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlparse
@@ -30,8 +31,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+@contextmanager
+def serving() -> Iterator[str]:
+    """The address of a lab of its own."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with subprocess.Popen([COMMAND, "--no-browser", "--port", str(port)], stderr=subprocess.DEVNULL) as process:
@@ -48,14 +50,27 @@ def server() -> Iterator[str]:
         process.terminate()
 
 
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
+@contextmanager
+def launched() -> "Iterator[Browser]":
+    """A browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         yield found
         found.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,0 +1,98 @@
+"""How long a visitor waits, measured in the browser: python tests/latency.py. A benchmark; nothing here is a test.
+
+Milliseconds, the median of several with the fastest and the slowest. A visit is a browser with an empty cache that
+opens a link with every setting in it, to a run nobody has trained yet, of a structure the server knows.
+"""
+
+import statistics
+import sys
+from collections.abc import Callable
+
+from chromium import launched, press, serving, settled
+from playwright.sync_api import Browser, Page
+
+from lab.key import text_of
+from lab.settings import Settings
+
+VISITS, MOVES = 9, 25
+WATCH = """() => {
+  window.drawn = [];
+  for (const plot of document.querySelectorAll('.lab-chart .plot')) {
+    if (!plot.watched) plot.on('plotly_afterplot', () => window.drawn.push([plot, performance.now()]));
+    plot.watched = true;
+  }
+  window.began = performance.now();
+}"""
+LAST = """async (title) => {
+  const charts = [...document.querySelectorAll('.lab-chart')];
+  const chart = charts.find((one) => one.innerText.includes(title)).querySelector('.plot');
+  while (!window.drawn.some(([plot]) => plot === chart)) await new Promise((ok) => setTimeout(ok, 5));
+  return window.drawn.find(([plot]) => plot === chart)[1] - window.began;
+}"""
+
+
+def link(learning_rate: float) -> str:
+    """An address that names every setting in use."""
+    settings = Settings(learning_rate=learning_rate)
+    return "/?v=1&" + "&".join(f"{name}={text_of(getattr(settings, name))}" for name in settings.used())
+
+
+def visit(browser: Browser, address: str, query: str) -> float:
+    """From the request to the first chart."""
+    context = browser.new_context(viewport={"width": 1366, "height": 768}, base_url=address)
+    page = context.new_page()
+    page.add_init_script(
+        "new MutationObserver(() => { if (!window.first && document.querySelector('.lab-chart .main-svg'))"
+        " window.first = performance.now(); }).observe(document, { subtree: true, childList: true })"
+    )
+    page.goto(query, wait_until="commit")
+    page.wait_for_function("() => window.first")
+    waited = page.evaluate("window.first")
+    page.wait_for_timeout(1000)
+    context.close()
+    return waited
+
+
+def move(page: Page, act: Callable[[], object], title: str) -> float:
+    """From what a user does until the chart of that title is drawn anew."""
+    page.evaluate(WATCH)
+    act()
+    waited = page.evaluate(LAST, title)
+    page.wait_for_timeout(400)
+    return waited
+
+
+def tell(what: str, waited: list[float], target: int):
+    middle = statistics.median(waited)
+    print(f"{what:58} {middle:5.0f}  ({min(waited):.0f} to {max(waited):.0f})  target {target:,}", flush=True)
+
+
+def main() -> int:
+    with serving() as address, launched() as browser:
+        context = browser.new_context(viewport={"width": 1366, "height": 768}, base_url=address)
+        page = context.new_page()
+        page.set_default_timeout(120_000)
+        page.goto("/")
+        settled(page)
+        page.wait_for_timeout(3000)
+        visits = [visit(browser, address, link(0.011 + k / 1e4)) for k in range(VISITS)]
+        tell("a cold visit to a link with all settings: first chart", visits, 1500)
+        ways = ["ArrowLeft", "ArrowRight"]
+        moves = [
+            move(page, lambda k=k: press(page, "learning_rate", ways[k % 2]), "Loss over") for k in range(MOVES)
+        ]  # fmt: skip
+        tell("a slider move that compiles nothing: loss redrawn", moves[1:], 300)
+        forward = page.get_by_role("button", name="step forward").first
+        steps = [move(page, forward.click, "Accumulator") for _ in range(MOVES)]
+        tell("one update further: accumulator redrawn", steps[1:], 200)
+        jumps = [move(page, lambda: page.keyboard.press("b"), "Accumulator")]
+        box = page.locator(".lab-time .exact")
+        for k in range(MOVES):
+            box.fill(str(37 * (k + 1) % 300))
+            jumps.append(move(page, lambda: box.press("Enter"), "Accumulator"))
+        tell("any update of the run: accumulator redrawn", jumps[1:], 200)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
