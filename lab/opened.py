@@ -38,7 +38,7 @@ class Break(NamedTuple):
 class Microbatch(NamedTuple):
     """One microbatch of the update, and its device's accumulator after it; `index` counts within the device.
 
-    `adds` is what it added to the accumulator, and `unclipped` what it would have without a clip of its own. `to_full` is
+    `adds` is what it added to the accumulator, `unclipped` what it would have without a clip of its own. `to_full` is
     how well the update would agree with the full batch if the accumulator's total were used now.
     """
 
