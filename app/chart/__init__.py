@@ -22,6 +22,7 @@ HTML = """
     <input type="range" min="0" aria-label="which frame">
     <output></output>
   </div>
+  <p class="formula"></p>
   <figcaption><span class="read"></span><span class="summary"></span></figcaption>
 </figure>
 """

@@ -51,10 +51,28 @@ function isDark(element) {
 }
 
 // Figures with frames have a slider of their own; playing them never asks the server. What is remembered between two
-// calls lies on the element: which frame is shown, and the timer that plays.
+// calls lies on the element: which frame is shown, and the timer that plays. A figure may say in `layout.meta` how many
+// milliseconds a frame is shown, which is shown first (else the last), and the layout of a narrow screen.
 const EVERY = 180;
+const NARROW = 600;
 
-function controls(figure, frames, show) {
+function merge(into, from) {
+  for (const [name, value] of Object.entries(from)) {
+    const nested = value && typeof value === "object" && !Array.isArray(value);
+    into[name] = nested ? merge({ ...into[name] }, value) : value;
+  }
+  return into;
+}
+
+// What a frame changes: fields of traces, the layout, and how many entries of the first trace are shown.
+function put(frame, traces, layout) {
+  frame.traces?.forEach((trace, i) => Object.assign(traces[trace], frame.data[i]));
+  const { meta, ...changes } = frame.layout;
+  merge(layout, changes);
+  if (meta.shown) traces[0].y = traces[0].y.slice(0, meta.shown);
+}
+
+function controls(figure, frames, meta, show) {
   const bar = figure.querySelector(".frames");
   bar.hidden = !frames.length;
   if (!frames.length) return () => 0;
@@ -64,7 +82,7 @@ function controls(figure, frames, show) {
   const last = frames.length - 1;
   if (figure.dataset.frames !== String(frames.length)) delete figure.dataset.at;
   figure.dataset.frames = frames.length;
-  const at = () => Math.min(Number(figure.dataset.at ?? last), last);
+  const at = () => Math.min(Number(figure.dataset.at ?? meta.start ?? last), last);
   const playing = () => figure.timer !== undefined;
   const stop = () => {
     clearInterval(figure.timer);
@@ -94,7 +112,7 @@ function controls(figure, frames, show) {
   play.onclick = () => {
     if (playing()) return stop();
     if (at() === last) move(0);
-    figure.timer = setInterval(() => (at() === last || !figure.isConnected ? stop() : move(at() + 1)), EVERY);
+    figure.timer = setInterval(() => (at() === last || !figure.isConnected ? stop() : move(at() + 1)), meta.every ?? EVERY);
     tell();
   };
   tell();
@@ -108,20 +126,26 @@ export default function ({ data, parentElement }) {
   figure.querySelector(".read").textContent = data.read;
   plot.style.height = `${data.height}px`;
 
-  const summarise = (summary) => {
+  const summarise = (told) => {
+    const { summary, formula = "" } = typeof told === "string" ? { summary: told } : told;
     figure.querySelector(".summary").textContent = summary;
-    plot.setAttribute("aria-label", `${data.title}. ${summary}`);
+    figure.querySelector(".formula").textContent = formula;
+    plot.setAttribute("aria-label", `${data.title}. ${formula} ${summary}`);
   };
   const parsed = (text) => JSON.parse(isDark(figure) ? lightened(text) : text);
-  const frames = JSON.parse(data.figure).frames ?? [];
+  const { frames = [], layout: { meta = {} } } = JSON.parse(data.figure);
+  const narrow = () => plot.clientWidth < NARROW;
   const draw = (Plotly) => {
     const { data: traces, layout, frames: all } = parsed(data.figure);
     const frame = all?.[at()];
-    frame?.traces.forEach((trace, i) => Object.assign(traces[trace], frame.data[i]));
-    summarise(frame?.layout?.meta ?? data.summary);
-    return Plotly.react(plot, traces, themed({ ...layout, height: data.height, uirevision: "keep" }, figure), CONFIG);
+    layout.height = data.height;
+    if (narrow()) merge(layout, meta.narrow ?? {});
+    if (frame) put(frame, traces, layout);
+    plot.style.height = `${layout.height}px`;
+    summarise(frame?.layout.meta ?? data.summary);
+    return Plotly.react(plot, traces, themed({ ...layout, uirevision: "keep" }, figure), CONFIG);
   };
-  const at = controls(figure, frames, () => plotly().then(draw));
+  const at = controls(figure, frames, meta, () => plotly().then(draw));
   summarise(data.summary);
   plotly().then(draw, (error) => { plot.textContent = error.message; });
 
@@ -131,7 +155,9 @@ export default function ({ data, parentElement }) {
   let width = plot.clientWidth;
   const resized = new ResizeObserver(() => {
     if (!plot.clientWidth || plot.clientWidth === width || !plot.data) return;
+    const crossed = meta.narrow && width < NARROW !== narrow();
     width = plot.clientWidth;
+    if (crossed) return redraw();
     library.then((Plotly) => (plot.clientWidth ? Plotly.Plots.resize(plot) : undefined));
   });
   resized.observe(plot);

@@ -211,7 +211,7 @@ def _optimizer(update: Update, settings: Settings, before: list[Vector]) -> Stag
     old, new = before[0], after[0]
     text = OPTIMIZERS[name]
     if _same(old, new):
-        text += ": nothing changed." if update.count else ", and has none to average with yet: nothing changed."
+        text += ": nothing changed." if update.count else ", and there is none yet: nothing changed."
         text = text if name != "sgd" else f"{OPTIMIZERS[name]}: nothing changed."
     elif formulas.alone(update):
         text += f": {number(formulas.amount(update, old))} becomes {number(formulas.amount(update, new))}."
