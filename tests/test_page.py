@@ -272,3 +272,19 @@ def test_one_device_is_told_there_is_nothing_to_compare():
     assert [box.value for box in app.info] == [
         "This run uses one device. Choose more under Devices to see whether they agree."
     ]
+
+
+def test_stages_follow_the_settings_and_the_chosen_update():
+    app = opened(task="scalar", clip="global_norm", loss_scaling="static", loss_scale="8", clip_at="scaled")
+    app.session_state.view = "stages"
+    settled(app.run())
+    shown = charts(app)
+    assert list(shown) == ["loss", "rate", "loss_scale", "stages"]
+    told = {frame["name"]: frame["layout"]["meta"] for frame in shown["stages"]["figure"]["frames"]}
+    assert list(told)[3:5] == ["clip (global_norm)", "unscale"]
+    assert told["accumulate"]["formula"].endswith("A = 80 + 400 = 480")
+    assert "Too late" in told["unscale"]["summary"]
+    settled(app.slider(key="step").set_value(3).run())
+    later = charts(app)["stages"]["figure"]["frames"][-1]["layout"]["meta"]
+    before = fit(app.session_state["settings"]).at(3).params_before.values[0]
+    assert f"w = {before:.3g} − 0.00125" in later["formula"]

@@ -130,7 +130,7 @@ export default function ({ data, parentElement }) {
     const { summary, formula = "" } = typeof told === "string" ? { summary: told } : told;
     figure.querySelector(".summary").textContent = summary;
     figure.querySelector(".formula").textContent = formula;
-    plot.setAttribute("aria-label", `${data.title}. ${formula} ${summary}`);
+    plot.setAttribute("aria-label", `${data.title}. ${formula && `${formula}. `}${summary}`);
   };
   const parsed = (text) => JSON.parse(isDark(figure) ? lightened(text) : text);
   const { frames = [], layout: { meta = {} } } = JSON.parse(data.figure);

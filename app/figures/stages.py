@@ -46,6 +46,9 @@ def stages(update: Update, settings: Settings) -> Chart:
         + (", with a dot for each device while they differ" if len(update.devices) > 1 else "")
         + ". Right: grey before this stage, blue after it, each stage on a scale of its own."
     )
+    marks = {mark for _, row in places for mark in row}
+    read += " A triangle at the left is 0." * ("triangle-left" in marks)
+    read += " A cross at the right is not finite." * ("x" in marks)
     if len(update.microbatches) > DOTS:
         read += f" {DOTS} of the {len(update.microbatches):,} microbatches are drawn."
     return Chart("One update, stage by stage", drawn, read, told[0].caption)
@@ -55,12 +58,12 @@ def _styles() -> list[dict]:
     """The traces, empty: trail, to come, done, this one; coordinates' way, before, after."""
     right = {"xaxis": "x2", "yaxis": "y2"}
     grey, blue = {"color": theme.REFERENCE, "width": 1.5}, theme.YOURS
-    hover = "%{text}<br><b>%{customdata}</b><extra></extra>"
+    norms = {"hovertemplate": "%{text}<br><b>%{customdata}</b><extra></extra>", "cliponaxis": False}
     return [
         {"mode": "lines", "line": {**grey, "dash": "dot"}, "hoverinfo": "skip"},
-        {"mode": "markers", "marker": {"color": theme.REFERENCE, "size": 9}, "hovertemplate": hover},
-        {"mode": "markers", "marker": {"color": blue, "size": 9}, "hovertemplate": hover},
-        {"mode": "markers", "marker": {"color": blue, "size": 16}, "hovertemplate": hover},
+        {"mode": "markers", "marker": {"color": theme.REFERENCE, "size": 9}, **norms},
+        {"mode": "markers", "marker": {"color": blue, "size": 9}, **norms},
+        {"mode": "markers", "marker": {"color": blue, "size": 16}, **norms},
         {"mode": "lines", "line": grey, "hoverinfo": "skip", **right},
         {"mode": "markers", "hovertemplate": "before: <b>%{x:.6g}</b><extra></extra>", **right},
         {"mode": "markers", "hovertemplate": "after: <b>%{x:.6g}</b><extra></extra>", **right},
@@ -138,6 +141,7 @@ def _frame(told: list[Stage], now: int, update: Update, listed: list[int], place
         }  # fmt: skip
 
     trail = [k for k in range(now + 1) if len(told[k].after) == 1 and told[k].name != "update"]
+    trail = [k for k in trail if np.isfinite(told[k].after[0].norm)]
     labels = [_label(other, k, now) for k, other in enumerate(told)]
     before, after = ([_coordinates(vector, listed) for vector in _picked(of)] for of in (stage.before, stage.after))
     rows = np.arange(len(listed), dtype=float)

@@ -45,7 +45,7 @@ def alone(update: Update) -> bool:
 
 def amount(update: Update, vector: Vector) -> float:
     """The number that stands for a vector."""
-    return float(vector.values[0]) if alone(update) else vector.norm
+    return float(vector.values[0]) + 0.0 if alone(update) else vector.norm
 
 
 def bars(update: Update, symbol: str) -> str:

@@ -190,10 +190,10 @@ def _clip(update: Update, settings: Settings, before: list[Vector]) -> Stage:
         text = f"Nothing changed: {text}."
     else:
         beyond = int((np.abs(old.values) > settings.clip_threshold).sum())
-        of_all = f"{beyond} of {plural(len(old.values), 'coordinate')}" if update.complete else "Some coordinates"
+        of_all = f" ({beyond} of {len(old.values)})" if update.complete else ""
         text = {
             "global_norm": f"The gradient is longer than the threshold {limit} and is shortened to it",
-            "value": f"{of_all} beyond ±{limit}, cut to it",
+            "value": f"Coordinates beyond ±{limit}{of_all} are cut to it",
             "per_tensor": f"A tensor longer than the threshold {limit} is shortened to it, each by itself",
             "adaptive": f"A unit's gradient longer than {limit} times its weights is shortened to that",
         }[settings.clip]
