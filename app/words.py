@@ -89,6 +89,7 @@ BATCH_NORM = (
 )
 VIEWS = {
     "accumulator": "Accumulator",
+    "stages": "Stages",
     "precision": "Precision",
     "devices": "Devices",
     "names": "Names",

@@ -17,6 +17,7 @@ PLACES = {
     "reduce_microbatches": "in the reduction",
     "unscale": "when the loss scale was divided out",
     "clip": "in the clip",
+    "clip_device": "when a device's own gradient was clipped",
     "optimizer": "in the optimizer",
     "learning_rate": "when the direction was multiplied by the rate",
     "update": "when the update was added to the parameters",

@@ -1,6 +1,7 @@
 """One update opened: every microbatch, the running total, all four reductions, every stage, the float64 reference."""
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from lab import devices, reduction, reference
+from lab import devices, optimizers, reduction, reference
 from lab.choices import DEVICE_REDUCTIONS, REDUCTIONS
 from lab.clipping import cosine, norm
 from lab.opened import Agreement, Break, Device, Microbatch, Update, Vector
@@ -147,21 +148,28 @@ def _opened(recipe: Recipe):
         def watch(loss, weight, gradient, adds, total):
             now = flat(total).astype(jnp.float32) / (divisor * state.scale.value)
             distance = norm(now - full)
+            unclipped = reduction.contribution(recipe.reduction, gradient, weight)
             return {
-                "loss": loss, "weight": weight, "adds": summary(adds), "total": summary(total),
+                "loss": loss, "weight": weight, "unclipped": summary(unclipped), "adds": summary(adds),
+                "total": summary(total),
                 "error": jnp.where(distance == 0, 0, distance / norm(full)),
                 "cosine": jnp.where(distance == 0, 1, cosine(now, full)),
                 "gradient_is": finite(gradient), "total_is": finite(total),
             }  # fmt: skip
 
-        _, row, seen = update(recipe, numbers, rate, state, Examples(data, rows, filled, draw), watch)
+        after, row, seen = update(recipe, numbers, rate, state, Examples(data, rows, filled, draw), watch)
         ways = DEVICE_REDUCTIONS if recipe.axis else ("none",)
+        pairs = itertools.pairwise(cast(stage, jnp.float32) for stage in seen.stages[:-1])
+        old, new = (optimizers.moments(recipe.optimizer, now.optimizer) for now in (state, after))
         return {
             "microbatches": seen.microbatches,
             "reductions": {kind: reduced("global", kind) for kind in REDUCTIONS},
             "device_reductions": {how: reduced(how, recipe.reduction) for how in ways},
             "used": flat(seen.reduced),
             "stages": [summary(x) for x in seen.stages],
+            "cosines": [cosine(one, other) for one, other in pairs],
+            "before": summary(state.params),
+            "moments": {symbol: (summary(old[symbol]), summary(new[symbol])) for symbol in old},
             "flags": [finite(tree) for tree in (state.params, *seen.stages)],
             "weight": weight,
             "row": row,
@@ -203,13 +211,23 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
             examples=int(filled[d, k].sum()),
             weight=float(seen["weight"][d, k]),
             loss_sum=float(seen["loss"][d, k]),
+            unclipped=vector(seen["unclipped"], d, k),
             adds=vector(seen["adds"], d, k),
             running_total=vector(seen["total"], d, k),
             to_full=Agreement(float(seen["error"][d, k]), float(seen["cosine"][d, k])),
         )
         for d, k in np.ndindex(filled.shape[:2])
     ]
-    own = told["device_reductions"]["none"]
+    left_out = set()
+    if recipe.clip == "none" or recipe.clip_at in ("microbatch", "device"):
+        left_out.add("clip")
+    if recipe.loss_scaling == "none":
+        left_out.add("unscale")
+
+    def shown(of_stages: tuple[str, ...], told: list[Any]) -> dict[str, Any]:
+        return {name: what for name, what in zip(of_stages, told, strict=True) if name not in left_out}
+
+    own, order = told["device_reductions"]["none"], stages(recipe)
     alone = [
         Device(
             index=d,
@@ -219,15 +237,11 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
             gradient=whole(own[d]),
             cosine=float(row["device_cosine"][d]) if recipe.axis else 1.0,
             to_others=np.array([agreement(own[d], other).cosine for other in own]),
+            stages=shown(order, [vector(summary, d) for summary in told["stages"]]),
             params_after=vector(told["stages"][-1], d),
         )
         for d in range(recipe.devices)
     ]
-    left_out = set()
-    if recipe.clip == "none" or recipe.clip_at in ("microbatch", "device"):
-        left_out.add("clip")
-    if recipe.loss_scaling == "none":
-        left_out.add("unscale")
     names, reductions, ways = coordinate_names(params), first(told["reductions"]), first(told["device_reductions"])
     return Update(
         step=step,
@@ -239,11 +253,11 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
         reduction_agreement={name: agreement(values, full) for name, values in reductions.items()},
         reference=whole(full),
         agreement=agreement(told["used"][0], full),
-        stages={
-            name: vector(summary, 0)
-            for name, summary in zip(stages(recipe), told["stages"], strict=True)
-            if name not in left_out
-        },
+        stages=alone[0].stages,
+        stage_cosines=shown(order[1:-1], [float(cosines[0]) for cosines in told["cosines"]]),
+        params_before=vector(told["before"], 0),
+        moments={name: (vector(old, 0), vector(new, 0)) for name, (old, new) in told["moments"].items()},
+        count=int(devices.fetch(state.applied)[0]),
         learning_rate=float(rate),
         reduction=recipe.reduction,
         accumulator_dtype=recipe.accumulator_dtype,

@@ -38,8 +38,8 @@ class Break(NamedTuple):
 class Microbatch(NamedTuple):
     """One microbatch of the update, and its device's accumulator after it; `index` counts within the device.
 
-    `adds` is what it added to the accumulator. `to_full` is how well the update would agree with the full batch if
-    the accumulator's total were used now.
+    `adds` is what it added to the accumulator, `unclipped` what it would have without a clip of its own. `to_full` is
+    how well the update would agree with the full batch if the accumulator's total were used now.
     """
 
     device: int
@@ -47,6 +47,7 @@ class Microbatch(NamedTuple):
     examples: int
     weight: float
     loss_sum: float
+    unclipped: Vector
     adds: Vector
     running_total: Vector
     to_full: Agreement
@@ -60,6 +61,7 @@ class Device(NamedTuple):
         gradient: its own gradient, as the reduction makes one of its microbatches alone, in float32.
         cosine: of that to the gradient reduced over all devices.
         to_others: cosine to the own gradient of every device [d].
+        stages: what it had after each operation, as `Update.stages` tells it of the first device.
         params_after: its parameters after the update.
     """
 
@@ -70,13 +72,17 @@ class Device(NamedTuple):
     gradient: Vector
     cosine: float
     to_others: np.ndarray
+    stages: dict[str, Vector]
     params_after: Vector
 
 
 class Update(NamedTuple):
     """Everything about one update. Vectors hold the values at `coordinates`, all of them where `complete`.
 
-    `stages` has the gradient after each operation, in the order the settings put them; the last holds the parameters.
+    `stages` has the gradient after each operation, in the order the settings put them; the last holds the parameters,
+    which were `params_before`. `stage_cosines` has the cosine of each but the last to the one before.
+    `moments` has the optimizer's running averages by symbol, before the update and after; `count` is how many updates
+    it had seen before.
     `device_reductions` has what each device reduction would have given (`none`: the first device's own gradient).
     `batch_norm` and `shared_keys` tell of models whose gradient depends on the cut.
     `unit` is what weights count, in a word. `broke` says where a number first was not finite, if one was. Where
@@ -93,6 +99,10 @@ class Update(NamedTuple):
     reference: Vector
     agreement: Agreement
     stages: dict[str, Vector]
+    stage_cosines: dict[str, float]
+    params_before: Vector
+    moments: dict[str, tuple[Vector, Vector]]
+    count: int
     learning_rate: float
     reduction: str
     accumulator_dtype: str
@@ -127,8 +137,21 @@ class Update(NamedTuple):
             },
             "reference": shown(self.reference),
             "agreement": self.agreement._asdict(),
-            "stages": [{"name": name, **shown(vector)} for name, vector in self.stages.items()],
-            "update": {**shown(self.applied, "applied"), "learning_rate": self.learning_rate, "skipped": self.skipped},
+            "stages": [
+                {"name": name, **shown(vector), "cosine_to_previous": self.stage_cosines.get(name)}
+                for name, vector in self.stages.items()
+            ],
+            "update": {
+                **shown(self.applied, "applied"),
+                "learning_rate": self.learning_rate,
+                "skipped": self.skipped,
+                "count": self.count,
+                "params_before": shown(self.params_before, "params"),
+                "moments": {
+                    symbol: {"before": shown(before, "moment"), "after": shown(after, "moment")}
+                    for symbol, (before, after) in self.moments.items()
+                },
+            },
             "devices": [
                 {
                     "device": device.index,
@@ -162,6 +185,7 @@ class Update(NamedTuple):
             "weight": entry.weight,
             "loss_sum": entry.loss_sum,
             "gradient_norm": entry.adds.norm,
+            "unclipped_norm": entry.unclipped.norm,
             "running_total_norm": entry.running_total.norm,
             "cosine_to_full": entry.to_full.cosine,
             "relative_error_to_full": entry.to_full.relative_error,

@@ -29,6 +29,13 @@ def init(name: str, params: Any) -> Any:
         return transformation(name, 0.0).init(params)
 
 
+def moments(name: str, state: Any) -> dict[str, Any]:
+    """The running averages in an optimizer's state, by symbol: m of the gradients, v of their squares; sgd has none."""
+    own = state[0] if name in ("adamw", "lion") else state
+    fields = (("m", "trace"), ("m", "mu"), ("v", "nu"))
+    return {symbol: getattr(own, field) for symbol, field in fields if hasattr(own, field)}
+
+
 def direction(name: str, weight_decay: jax.Array, gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
     """(direction, new state) for one update; the state keeps its dtypes, which are those of the parameters."""
     with jax.numpy_dtype_promotion("standard"):

@@ -117,11 +117,17 @@ def clips_microbatches(recipe: Recipe) -> bool:
     return recipe.clip != "none" and recipe.clip_at == "microbatch"
 
 
+def clips_devices(recipe: Recipe) -> bool:
+    """Whether every device's gradient is clipped before the devices meet."""
+    return recipe.clip != "none" and recipe.clip_at == "device"
+
+
 def stages(recipe: Recipe) -> tuple[str, ...]:
     """What the gradient goes through once it is accumulated, in the order the settings put it."""
+    own = ("clip_device",) if clips_devices(recipe) else ()
     between = ("clip", "unscale") if recipe.clip_at == "scaled" else ("unscale", "clip")
     reduced = ("reduce_microbatches", "reduce_devices") if recipe.axis else ("reduce_microbatches",)
-    return ("accumulate", *reduced, *between, "optimizer", "learning_rate", "update")
+    return ("accumulate", *own, *reduced, *between, "optimizer", "learning_rate", "update")
 
 
 class Backward(NamedTuple):
@@ -277,7 +283,7 @@ def update(
     # From here to the optimizer everything is float32, whatever the accumulator was.
     own = cast(totals.accumulator, jnp.float32)
     before_reduction, touched = own, totals.clipped / microbatches
-    if recipe.clip != "none" and recipe.clip_at == "device":
+    if clips_devices(recipe):
         by = scale * reduction.divisor(recipe.reduction, totals.weight, microbatches)
         own, shorter = clip_own(recipe, numbers, params, own, by)
         touched = shorter.astype(jnp.float32)
@@ -337,6 +343,7 @@ def update(
             "device_grad_norm": norm(mine),
             "device_cosine": cosine(mine, unscale(reduce(before_reduction, "global"))),
         }
-    shared = [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
+    shared = [own] if clips_devices(recipe) else []
+    shared += [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
     passed = (totals.accumulator, *shared, reduced, *between, direction, applied, after.params)
     return after, row, Seen(watched, unscale(reduced), passed)

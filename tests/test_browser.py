@@ -74,6 +74,54 @@ def test_the_surface_plays_in_the_browser(page: Page):
     expect(chart.locator(".summary")).to_contain_text("of the training points lie on their side")
 
 
+def test_the_running_total_grows_and_shrinks(page: Page):
+    page.goto("/?task=scalar&microbatches=4")
+    settled(page)
+    chart = page.locator(".lab-chart", has_text="Accumulator: running total")
+    scale = "() => document.querySelector('.st-key-accumulator .plot, [class*=accumulator] .plot').layout.yaxis.range"
+    assert drawn(page, "accumulator") == [2, 10, 28, 60]
+    whole = page.evaluate(scale)
+    back, forward = (chart.get_by_role("button", name=f"step {way}") for way in ("back", "forward"))
+    back.click()
+    back.click()
+    expect(chart.locator(".frames output")).to_have_text("after microbatch 2 of 4")
+    expect(chart.locator(".summary")).to_contain_text("the total is 10")
+    page.wait_for_function("() => document.querySelector('[class*=accumulator] .plot').data[0].y.length === 2")
+    assert drawn(page, "accumulator") == [2, 10]
+    assert page.evaluate(scale) == whole
+    forward.click()
+    page.wait_for_function("() => document.querySelector('[class*=accumulator] .plot').data[0].y.length === 3")
+    assert drawn(page, "accumulator") == [2, 10, 28]
+
+
+def test_stages_are_played_in_the_browser(page: Page):
+    page.goto("/?task=scalar&clip=global_norm")
+    settled(page)
+    page.get_by_role("radio", name="Stages").or_(page.get_by_role("button", name="Stages", exact=True)).first.click()
+    chart = page.locator(".lab-chart", has_text="One update, stage by stage")
+    told, formula = chart.locator(".frames output"), chart.locator(".formula")
+    expect(told).to_have_text("microbatch gradients")
+    chart.get_by_role("button", name="step forward").click()
+    expect(told).to_have_text("accumulate")
+    expect(formula).to_contain_text("A = 10 + 50 = 60")
+    chart.get_by_role("button", name="play").click()
+    expect(chart.get_by_role("button", name="pause")).to_be_visible()
+    expect(told).to_have_text("clip (global_norm)", timeout=PATIENT)
+    expect(formula).to_contain_text("g = 15 · min(1, 1 / 15) = 1")
+    expect(told).to_have_text("update", timeout=PATIENT)
+    expect(chart.get_by_role("button", name="play")).to_be_visible()
+    expect(chart.locator(".summary")).to_have_text("It is added: w goes from 1 to 0.99.")
+    chart.get_by_role("button", name="step back").click()
+    expect(formula).to_contain_text("u = −0.01 · 1 = −0.01")
+    page.set_viewport_size({"width": 420, "height": 800})
+    page.wait_for_function(
+        "() => { const plot = document.querySelector('[class*=stages] .plot');"
+        " return plot.clientWidth <= 420 && plot.layout.yaxis2.domain[1] < plot.layout.yaxis.domain[0] }"
+    )
+    expect(formula).to_contain_text("u = −0.01 · 1 = −0.01")
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 420
+
+
 def test_a_run_can_be_taken_along(page: Page):
     page.goto("/?task=scalar&steps=3&microbatches=4")
     settled(page)

@@ -49,6 +49,11 @@ def test_an_axis_is_logarithmic_where_values_are_positive_and_span_a_decade(valu
     assert base.logarithmic(np.array(values, float)).get("type") == kind
 
 
+def frames(chart: figures.Chart) -> list:
+    """The frames of a chart."""
+    return list(chart.figure.frames)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_labels_too_close_to_tell_apart_share_a_place():
     rungs = update.ladder({"a": 10.0, "b": 10.0, "c": 12.0, "d": 60.0, "e": float("inf")}, span=60)
     assert rungs == [(10.0, "a 10<br>b 10<br>c 12"), (60.0, "d 60")]
@@ -76,6 +81,34 @@ def test_the_full_batch_sum_is_left_out_where_it_would_flatten_the_bars():
     chart = figures.accumulator(update)
     assert len(chart.figure.layout.shapes) == 1
     assert "off this scale" in chart.summary
+
+
+def test_the_running_total_grows_a_microbatch_a_frame():
+    update = scalar(xs="1,2,3,4", ys="0", microbatches=4).at(0)
+    chart = figures.accumulator(update)
+    told = [frame.layout.meta for frame in frames(chart)]
+    assert [entry["shown"] for entry in told] == [1, 2, 3, 4]
+    assert [frame.name for frame in frames(chart)] == [f"after microbatch {k} of 4" for k in (1, 2, 3, 4)]
+    assert told[1]["summary"] == (
+        "Microbatch 2 held 1 example and added 8: the total is 10. Used now, the gradient would be off by 83.3 %."
+    )  # 10 / 4 = 2.5 where 15 is right
+    assert told[3]["summary"] == chart.summary == "2 → 10 → 28 → 60; the full-batch sum is 60."
+    low, high = chart.figure.layout.yaxis.range
+    assert low <= 0 and high >= 60
+    assert not frames(figures.accumulator(scalar(microbatches=1).at(0)))
+
+
+def test_many_microbatches_are_not_sent_as_often_as_there_are_frames():
+    settings = Settings(task="hand", gradients="/".join(["1"] * 600), steps=1, device_reduction="global")
+    chart = figures.accumulator(fit(settings).at(0))
+    assert len(frames(chart)) == 512 and frames(chart)[-1].layout.meta["shown"] == 600
+    assert len(str(chart.figure.to_json())) < 300_000
+
+
+def test_totals_that_are_not_finite_leave_the_axis_to_itself():
+    chart = figures.accumulator(fit(Settings(task="hand", gradients="nan/1")).at(0))
+    assert chart.figure.layout.yaxis.range is None
+    assert "would be not finite" in frames(chart)[0].layout.meta["summary"]
 
 
 def test_reductions_that_agree_are_dots_and_the_others_crosses():
@@ -235,3 +268,67 @@ def test_a_compared_run_lies_over_the_microscope():
     plain = fit(Settings(**ones, compute_dtype="float16")).census(0)
     line = traces(figures.gradient_range(plain, scaled))[-1]
     assert float(line.x[np.argmax(line.y)]) == 8.5
+
+
+def test_the_stages_are_frames_with_formula_numbers_and_sentence():
+    run = scalar(clip="global_norm", clip_threshold=3)
+    chart = figures.stages(run.at(0), run.settings)
+    assert [frame.name for frame in frames(chart)] == [
+        "microbatch gradients", "accumulate", "reduce over microbatches", "clip (global_norm)", "optimizer (sgd)",
+        "learning rate", "update",
+    ]  # fmt: skip
+    assert chart.figure.layout.meta["start"] == 0 and chart.figure.layout.meta["every"] > 1000
+    clip = frames(chart)[3]
+    assert clip.layout.meta["formula"] == "g ← g · min(1, c / |g|)\ng = 15 · min(1, 3 / 15) = 3"
+    trail, coming, done, now, way, before, after = clip.data
+    np.testing.assert_allclose(now.x, [3], rtol=1e-6)
+    np.testing.assert_allclose(done.x, [10, 50, 60, 15], rtol=1e-6)
+    np.testing.assert_allclose(coming.x, [3, 0.03, 0.97], rtol=1e-6)
+    assert list(done.y) == [0, 0, 1, 2] and list(now.y) == [3] and list(coming.y) == [4, 5, 6]
+    assert all(symbol.endswith("-open") for symbol in coming.marker.symbol)
+    assert not any(symbol.endswith("-open") for symbol in [*done.marker.symbol, *now.marker.symbol])
+    np.testing.assert_allclose(trail.x, [60, 15, 3], rtol=1e-6)
+    np.testing.assert_allclose(way.x, [15, 3, np.nan], rtol=1e-6)
+    assert (list(before.x), list(before.y), list(after.y)) == ([15], [0], [0])
+    texts = [label.text for label in clip.layout.annotations]
+    assert texts[:5] == [
+        "microbatch gradients: 10 to 50", "accumulate: 60", "reduce over microbatches: 15",
+        "<b>clip (global_norm): 3</b>", "optimizer (sgd)",
+    ]  # fmt: skip
+    assert texts[7:] == ["w: 15 → 3"]
+    low, high = clip.layout.xaxis2.range
+    assert low < 0 and high > 15
+
+
+def test_stages_of_devices_have_a_dot_for_each_until_they_are_reduced():
+    run = fit(Settings(task="hand", gradients="4/2,2,2", devices=2, steps=1))
+    chart = figures.stages(run.at(0), run.settings)
+    assert [list(frame.data[3].x) for frame in frames(chart)[:4]] == [[4, 6], [4, 6], [4, 2], [2.5]]
+    assert "a dot for each device" in chart.read
+
+
+def test_stages_show_the_eight_largest_coordinates_and_names_as_text():
+    run = fit(Settings(task="linear", steps=1))
+    opened = run.at(0)
+    largest = np.sort(np.argsort(-np.abs(opened.reference.values))[:8])
+    (frame,) = frames(figures.stages(opened, run.settings))[2:3]
+    np.testing.assert_array_equal(frame.data[6].x, opened.stages["reduce_microbatches"].values[largest])
+    renamed = opened._replace(coordinates=["<a href='x'>" * 9, *opened.coordinates[1:]])
+    drawn = frames(figures.stages(renamed, run.settings))[0].layout.annotations
+    names = [label.text.partition(":")[0] for label in drawn if label.yref == "y2"]
+    assert not any("<" in name for name in names)
+    assert largest[0] == 0 and "&lt;a href" in names[0] and "…" in names[0]
+
+
+def test_stages_mark_what_is_zero_on_a_logarithm_and_what_is_not_finite():
+    skipped = fit(Settings(**{**SKIPPING, "steps": 1}))
+    last = frames(figures.stages(skipped.at(0), skipped.settings))[-1]
+    marks = dict(zip(last.data[2].y, last.data[2].marker.symbol, strict=True))
+    assert marks[0] == "x" and np.isfinite(last.data[2].x).all() and len(last.data[0].x) == 1
+    assert "not finite" in figures.stages(skipped.at(0), skipped.settings).read
+    still = fit(Settings(task="scalar", learning_rate=0, steps=1))
+    last = frames(figures.stages(still.at(0), still.settings))[-1]
+    marks = dict(zip(last.data[2].y, last.data[2].marker.symbol, strict=True))
+    assert (marks[4], marks[2]) == ("triangle-left", "circle")
+    assert last.data[3].marker.symbol == ("square",)
+    assert "A triangle at the left is 0" in figures.stages(still.at(0), still.settings).read

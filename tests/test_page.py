@@ -295,3 +295,20 @@ def test_the_tooltip_says_what_the_value_does_now():
     settled(app.select_slider(key="set_microbatches").set_value(4).run())
     (after,) = [slider.help for slider in app.select_slider if slider.key == "set_microbatches"]
     assert "is cut into 4 microbatches, 2 of 2, one of 1 and one empty." in after
+
+
+def test_stages_follow_the_settings_and_the_chosen_update():
+    app = opened(task="scalar", clip="global_norm", loss_scaling="static", loss_scale="8", clip_at="scaled")
+    app.session_state.view = "stages"
+    settled(app.run())
+    shown = charts(app)
+    assert list(shown) == ["loss", "rate", "loss_scale", "stages"]
+    told = {frame["name"]: frame["layout"]["meta"] for frame in shown["stages"]["figure"]["frames"]}
+    assert list(told)[3:5] == ["clip (global_norm)", "unscale"]
+    assert told["accumulate"]["formula"].endswith("A = 80 + 400 = 480")
+    assert "Too late" in told["unscale"]["summary"]
+    app.session_state.step = 3
+    settled(app.run())
+    later = charts(app)["stages"]["figure"]["frames"][-1]["layout"]["meta"]
+    before = fit(app.session_state["settings"]).at(3).params_before.values[0]
+    assert f"w = {before:.3g} − 0.00125" in later["formula"]

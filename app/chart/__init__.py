@@ -35,11 +35,12 @@ HTML = """
     <input type="range" min="0" aria-label="which frame">
     <output></output>
   </div>
+  <p class="formula"></p>
   <figcaption><span class="read"></span><span class="summary"></span></figcaption>
   <div class="numbers" tabindex="0" role="region" aria-label="numbers of the chart" hidden></div>
 </figure>
 """
-SCRIPTS = ("theme", "readout", "take", "chart")
+SCRIPTS = ("theme", "frames", "readout", "take", "chart")
 """Read one after the other, as one script."""
 
 

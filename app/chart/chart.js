@@ -18,90 +18,44 @@ function plotly() {
   return library;
 }
 
-// Figures with frames have a slider of their own; playing them never asks the server. What is remembered between two
-// calls lies on the element: which frame is shown, and the timer that plays.
-const EVERY = 180;
-
-function controls(figure, frames, show) {
-  const bar = figure.querySelector(".frames");
-  bar.hidden = !frames.length;
-  if (!frames.length) return () => 0;
-  const [back, play, forward, range, told] = ["back", "play", "forward"]
-    .map((name) => bar.querySelector(`.${name}`))
-    .concat(bar.querySelector("input"), bar.querySelector("output"));
-  const last = frames.length - 1;
-  if (figure.dataset.frames !== String(frames.length)) delete figure.dataset.at;
-  figure.dataset.frames = frames.length;
-  const at = () => Math.min(Number(figure.dataset.at ?? last), last);
-  const playing = () => figure.timer !== undefined;
-  const stop = () => {
-    clearInterval(figure.timer);
-    figure.timer = undefined;
-    tell();
-  };
-  const tell = () => {
-    range.max = last;
-    range.value = at();
-    range.setAttribute("aria-valuetext", frames[at()].name);
-    told.textContent = frames[at()].name;
-    play.textContent = playing() ? "❚❚" : "▶▶";
-    play.setAttribute("aria-label", playing() ? "pause" : "play");
-  };
-  const go = (to) => {
-    stop();
-    move(to);
-  };
-  const move = (to) => {
-    figure.dataset.at = Math.max(0, Math.min(last, to));
-    tell();
-    show();
-  };
-  back.onclick = () => go(at() - 1);
-  forward.onclick = () => go(at() + 1);
-  range.oninput = () => go(Number(range.value));
-  play.onclick = () => {
-    if (playing()) return stop();
-    if (at() === last) move(0);
-    figure.timer = setInterval(() => (at() === last || !figure.isConnected ? stop() : move(at() + 1)), EVERY);
-    tell();
-  };
-  tell();
-  return at;
-}
-
-function show(traces, layout, frame) {
-  frame?.traces.forEach((trace, i) => Object.assign(traces[trace], frame.data[i]));
-}
-
 export default function ({ data, parentElement }) {
   const figure = parentElement.querySelector(".lab-chart");
   const plot = figure.querySelector(".plot");
   figure.querySelector("h3").textContent = data.title;
   figure.querySelector(".read").textContent = data.read;
   const by = enlarged(figure);
-  const height = data.height * Math.sqrt(by);
-  plot.style.height = `${height}px`;
+  plot.style.height = `${data.height * Math.sqrt(by)}px`;
   figure.along = data.along;
 
-  const summarise = (summary) => {
+  const summarise = (told) => {
+    const { summary, formula = "" } = typeof told === "string" ? { summary: told } : told;
     figure.querySelector(".summary").textContent = summary;
-    plot.setAttribute("aria-label", `${data.title}. ${summary}`);
+    figure.querySelector(".formula").textContent = formula;
+    plot.setAttribute("aria-label", `${data.title}. ${formula && `${formula}. `}${summary}`);
   };
   const parsed = (text) => JSON.parse(isDark(figure) ? lightened(text) : text);
-  const frames = JSON.parse(data.figure).frames ?? [];
+  const { frames = [], layout: { meta = {} } } = JSON.parse(data.figure);
+  const narrow = () => plot.clientWidth < NARROW;
+  const arranged = (traces, layout, frame) => {
+    layout.height = data.height;
+    if (narrow()) merge(layout, meta.narrow ?? {});
+    if (frame) put(frame, traces, layout);
+    layout.height *= Math.sqrt(by);
+    layout.uirevision = `zoom ${figure.dataset.revision ?? 0}`;
+  };
   const draw = async (Plotly) => {
     const { data: traces, layout, frames: all } = parsed(data.figure);
     const frame = all?.[at()];
-    show(traces, layout, frame);
+    arranged(traces, layout, frame);
     readsOut(traces, layout);
-    summarise(frame?.layout?.meta ?? data.summary);
-    const uirevision = `zoom ${figure.dataset.revision ?? 0}`;
-    await Plotly.react(plot, traces, themed({ ...layout, height, uirevision }, coloursOf(figure), by), CONFIG);
+    plot.style.height = `${layout.height}px`;
+    summarise(frame?.layout.meta ?? data.summary);
+    await Plotly.react(plot, traces, themed(layout, coloursOf(figure), by), CONFIG);
     follow(figure, plot);
     mark(figure, plot);
     tabulate(figure, plot);
   };
-  const at = controls(figure, frames, () => plotly().then(draw));
+  const at = controls(figure, frames, meta, () => plotly().then(draw));
   summarise(data.summary);
   plotly().then(draw, (error) => { plot.textContent = error.message; });
   const redraw = () => library?.then((Plotly) => (plot.data ? draw(Plotly) : undefined));
@@ -119,7 +73,9 @@ export default function ({ data, parentElement }) {
   let width = plot.clientWidth;
   const resized = new ResizeObserver(() => {
     if (!plot.clientWidth || plot.clientWidth === width || !plot.data) return;
+    const crossed = meta.narrow && width < NARROW !== narrow();
     width = plot.clientWidth;
+    if (crossed) return redraw();
     library.then((Plotly) => (plot.clientWidth ? Plotly.Plots.resize(plot) : undefined));
   });
   resized.observe(plot);

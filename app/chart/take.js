@@ -6,7 +6,7 @@ const ROWS = 500;
 async function picture(format, { figure, frame, filename, title }) {
   const Plotly = await plotly();
   const { data: traces, layout, frames } = JSON.parse(figure);
-  show(traces, layout, frames?.[frame]);
+  if (frames) put(frames[frame], traces, layout);
   const paper = { text: "#111111", background: "#ffffff", family: "Arial, Helvetica, sans-serif" };
   const heading = { text: plain(title), x: 0.02, y: 0.98, yanchor: "top", font: { size: 18 } };
   const printed = { ...themed(layout, paper, 1.15), ...PRINT, title: heading, paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff" };

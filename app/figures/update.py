@@ -5,8 +5,11 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.figures.base import Chart, figure, logarithmic, tell_if_empty
-from lab.findings import AGREES, number
+from lab.findings import AGREES, number, percent, plural
 from lab.opened import Update
+
+MOST_FRAMES = 512
+"""Of more microbatches than this not every one has a frame."""
 
 
 def accumulator(update: Update, compared: Update | None = None) -> Chart:
@@ -35,7 +38,7 @@ def accumulator(update: Update, compared: Update | None = None) -> Chart:
         textposition="inside", textangle=0, insidetextanchor="end", insidetextfont={"color": theme.ON_BAR},
         cliponaxis=False,
     )  # fmt: skip
-    drawn_too = [] if compared is None else [_totals_of(compared, scalar, len(index))]
+    drawn_too: list = [] if compared is None else [_totals_of(compared, scalar, len(index))]
     full_sum = float(update.full_sum.values[0] if scalar else update.full_sum.norm)
     full_mean = float(update.reference.values[0] if scalar else update.reference.norm)
     along = "after microbatch, device by device" if several else "after microbatch"
@@ -68,15 +71,50 @@ def accumulator(update: Update, compared: Update | None = None) -> Chart:
     clipped = "clipped " if update.clips_microbatches else ""
     without = " without the clip" if update.clips_microbatches else ""
     shown = " → ".join(number(t) for t in totals) if few else f"{number(totals[0])} → … → {number(totals[-1])}"
+    summary = f"{shown}; the full-batch sum is {number(full_sum)}"
+    summary += ", off this scale." if abs(full_sum) > 3 * tallest else "."
+    if len(index) > 1:
+        drawn.frames = _growing(update, totals, added, summary)
+        heights = [*totals, *within.values(), *(y for trace in drawn_too for y in trace.y)]
+        drawn.update_layout(
+            xaxis={} if few else {"range": [0.4, len(index) + 0.6]}, yaxis_range=_room(heights),
+            meta={"every": float(np.clip(8000 / len(index), 60, 900))},
+        )  # fmt: skip
     return Chart(
         f"Accumulator: running total of the microbatches' {clipped}gradient {meant}",
         drawn,
         f"Each bar is the accumulator after one more microbatch; {update.reduction} then divides it by "
         f"{divided.get(update.reduction, 'nothing')}. Right: what each reduction would have made of it{without}."
         + (" Orange: the compared run." if compared is not None else ""),
-        f"{shown}; the full-batch sum is {number(full_sum)}"
-        + (", off this scale." if abs(full_sum) > 3 * tallest else "."),
+        summary,
     )
+
+
+def _growing(update: Update, totals: list[float], added: list[float], whole: str) -> list[dict]:
+    """A frame after every microbatch (of many, after some), the last with the words of the whole chart."""
+    count = len(totals)
+    each, frames = count // len(update.devices), []
+    for k in np.unique(np.linspace(0, count - 1, min(count, MOST_FRAMES)).round().astype(int)).tolist():
+        entry = update.microbatches[k]
+        on = f"device {entry.device + 1}, " if len(update.devices) > 1 else ""
+        error = entry.to_full.relative_error
+        off = "in full agreement with the full batch" if error <= AGREES else f"off by {percent(error)}"
+        text = (
+            f"Microbatch {k + 1} held {plural(entry.examples, 'example')} and added {number(added[k])}: the total is "
+            f"{number(totals[k])}. Used now, the gradient would be {off if np.isfinite(error) else 'not finite'}."
+        )
+        told = {"summary": whole if k == count - 1 else text, "shown": k + 1}
+        frames.append({"name": f"{on}after microbatch {entry.index + 1} of {each}", "layout": {"meta": told}})
+    return frames
+
+
+def _room(heights: list[float]) -> list[float] | None:
+    """The range of an axis for bars of these heights, so that it stays while they grow."""
+    known = [height for height in heights if np.isfinite(height)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    low, high = min(low, 0.0), max(high, 0.0)
+    edge = 0.06 * (high - low)
+    return [low - edge * (low < 0), high + edge] if edge else None
 
 
 def _totals_of(compared: Update, scalar: bool, width: int) -> go.Scatter:

@@ -42,6 +42,8 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
         devices(run, update)
     elif view == "names":
         names(run, job, update, beside if there else None, step)
+    elif view == "stages":
+        chart(figures.stages(update, run.settings), key="stages", height=400)
     elif view == "memory":
         memory(run, job)
     elif census:

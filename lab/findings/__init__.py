@@ -2,10 +2,11 @@
 
 from lab.findings.run import headline, of_run
 from lab.findings.sentence import Finding, largest_text
+from lab.findings.stages import Stage, stages_of
 from lab.findings.update import AGREES, of_census, of_update, tolerance
 from lab.wording import number, percent, plural
 
 __all__ = [
-    "AGREES", "Finding", "headline", "largest_text", "number", "of_census", "of_run", "of_update", "percent", "plural",
-    "tolerance",
+    "AGREES", "Finding", "Stage", "headline", "largest_text", "number", "of_census", "of_run", "of_update", "percent",
+    "plural", "stages_of", "tolerance",
 ]  # fmt: skip
