@@ -91,8 +91,27 @@ VIEWS = {
     "devices": "Devices",
     "names": "Names",
     "memory": "Memory",
+    "orders": "Order",
 }
 MEMORY_WAITS = "Compiling the update once for every number of microbatches; this takes a few seconds…"
+ORDERS_WAIT = "Working out every order of reduction and clip…"
+ORDERS_READ = (
+    "What the optimizer would have been given in this update: the norm of the gradient, and its angle to the right "
+    "one, which is {right}. ✓ marks what agrees with it."
+)
+RIGHT = "the mean over the whole batch at once in float64{clip}, of norm {norm}"
+THEN_CLIPPED = ", then clipped"
+ORDERS_TABLE = "The gradient by reduction and place of the clip: norm · angle"
+REDUCTION = "reduction"
+CLIP_PLACES = {
+    None: "no clip",
+    "update": "clip at the update",
+    "microbatch": "at every microbatch",
+    "device": "on every device",
+    "scaled": "before unscaling",
+}
+IN_USE = "in use"
+NOT_FINITE = "not finite"
 MADE_UP = "Names the model makes up before this update"
 ONE_DEVICE = "This run uses one device. Choose more under Devices to see whether they agree."
 RUNS_ON = "Runs on {devices}."

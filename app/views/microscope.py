@@ -7,6 +7,7 @@ import streamlit as st
 from app import figures, jobs, words
 from app.chart import chart
 from app.jobs import answer
+from app.views.orders import orders
 from app.views.sentences import tell
 from lab import findings
 from lab.census import Census
@@ -53,6 +54,8 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
         names(run, job, update, beside if there else None, step)
     elif view == "memory":
         memory(run, job)
+    elif view == "orders":
+        orders(run, job, update, step)
     elif census:
         precision(run, job, census, answer(beside, there, Run.census, step) if there else None, step)
     else:
