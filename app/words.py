@@ -96,20 +96,14 @@ VIEWS = {
 MEMORY_WAITS = "Compiling the update once for every number of microbatches; this takes a few seconds…"
 ORDERS_WAIT = "Working out every order of reduction and clip…"
 ORDERS_READ = (
-    "What the optimizer would have been given in this update: the norm of the gradient, and its angle to the right "
-    "one, which is {right}. ✓ marks what agrees with it."
+    "Every cell is the gradient the optimizer would have been given in this update: its norm, and its angle to the "
+    "right one. Right is the mean over the whole batch at once in float64{clip}: norm {norm}. ✓ marks what agrees with "
+    "it."
 )
-RIGHT = "the mean over the whole batch at once in float64{clip}, of norm {norm}"
 THEN_CLIPPED = ", then clipped"
 ORDERS_TABLE = "The gradient by reduction and place of the clip: norm · angle"
 REDUCTION = "reduction"
-CLIP_PLACES = {
-    None: "no clip",
-    "update": "clip at the update",
-    "microbatch": "at every microbatch",
-    "device": "on every device",
-    "scaled": "before unscaling",
-}
+NO_CLIP = "no clip"
 IN_USE = "in use"
 NOT_FINITE = "not finite"
 MADE_UP = "Names the model makes up before this update"

@@ -281,11 +281,14 @@ def test_the_sentence_names_what_agrees_what_keeps_the_direction_and_what_turns(
     said = of_orders(hand("3:4/0:1"), AGREES)
     assert said == (
         "With the clip at the update, all four reductions agree with the full batch. "
-        "With one at every microbatch, all four reductions turn it by 12.5°."
+        "With the clip at every microbatch, all four reductions turn it by 12.5°."
     )
     assert of_orders(hand("4/2,2,2", clip="none"), AGREES) == (
         "Without a clip, mean agrees with the full batch; sum, mean_of_means and sum_of_means keep its direction and "
         "not its length."
+    )
+    assert of_orders(hand("1/2/nan"), AGREES) == (
+        "Wherever the clip stands, all four reductions give no direction: zero or not finite."
     )
     mixed = of_orders(hand("3:0/0:1,0:1,0:1", clip_threshold=1e6), AGREES)
     # mean is [3, 3] / 4 at 45 degrees, mean_of_means [3, 1] / 2 at 18.43

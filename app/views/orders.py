@@ -25,8 +25,8 @@ def orders(run: Run, job: jobs.Job | None, update: Update, step: int):
         return
     found, within = answer(job, run, Run.orders, step), findings.tolerance(update)
     clip = words.THEN_CLIPPED if found.all[0].clip_at else ""
-    right = words.RIGHT.format(clip=clip, norm=number(found.right.norm))
-    st.html(f'<p class="own">{html.escape(words.ORDERS_READ.format(right=right))}</p>')
+    read = words.ORDERS_READ.format(clip=clip, norm=number(found.right.norm))
+    st.html(f'<p class="own">{html.escape(read)}</p>')
     st.html(table(found, within))
     st.html(f'<p class="own">{html.escape(findings.of_orders(found, within))}</p>')
 
@@ -45,7 +45,8 @@ def table(orders: Orders, within: float) -> str:
     for order in orders.all:
         rows.setdefault(order.reduction, []).append(order)
     places = [order.clip_at for order in next(iter(rows.values()))]
-    heads = "".join(f'<th scope="col">{html.escape(words.CLIP_PLACES[place])}</th>' for place in places)
+    called = [findings.PLACES[place] if place else words.NO_CLIP for place in places]
+    heads = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in called)
     body = "".join(
         f'<tr><th scope="row">{html.escape(reduction)}</th>{"".join(cell(order, within) for order in row)}</tr>'
         for reduction, row in rows.items()
@@ -63,5 +64,5 @@ def cell(order: Order, within: float) -> str:
     size = number(order.gradient.norm)
     text = f"{size} · {findings.degrees(order.angle)}" if np.isfinite(order.gradient.norm) else words.NOT_FINITE
     mark = '<span role="img" aria-label="agrees">✓</span>' if findings.agrees(order, within) else "<span></span>"
-    kind, use = (' class="used"', f" {words.IN_USE}") if order.used else ("", "")
-    return f"<td{kind}>{mark}{html.escape(text + use)}</td>"
+    kind, use = (' class="used"', f" <em>{html.escape(words.IN_USE)}</em>") if order.used else ("", "")
+    return f"<td{kind}>{mark}{html.escape(text)}{use}</td>"

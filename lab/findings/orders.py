@@ -6,13 +6,12 @@ from lab.findings.sentence import number
 from lab.orders import Order, Orders
 
 PLACES = {
-    None: "Without a clip",
-    "update": "With the clip at the update",
-    "microbatch": "With one at every microbatch",
-    "device": "With one on every device",
-    "scaled": "With the clip before unscaling",
+    "update": "at the update",
+    "microbatch": "at every microbatch",
+    "device": "on every device",
+    "scaled": "before unscaling",
 }
-"""Where a clip stands, as a sentence begins."""
+"""Where a clip stands, in words."""
 
 
 def degrees(angle: float) -> str:
@@ -38,12 +37,21 @@ def of_orders(orders: Orders, within: float) -> str:
     Args:
         within: the relative error up to which a gradient counts as the right one.
     """
-    at = list(dict.fromkeys(order.clip_at for order in orders.all))
-    return " ".join(_of_place([order for order in orders.all if order.clip_at == place], within) for place in at)
+    rows: dict[str | None, list[Order]] = {}
+    for order in orders.all:
+        rows.setdefault(order.clip_at, []).append(order)
+    if None in rows:
+        return f"Without a clip, {_of_place(rows[None], within)}."
+    said: dict[str, list[str]] = {}
+    for place, there in rows.items():
+        said.setdefault(_of_place(there, within), []).append(PLACES[place or ""])
+    if len(said) == 1:
+        return f"Wherever the clip stands, {next(iter(said))}."
+    return " ".join(f"With the clip {_list(places, 'or')}, {text}." for text, places in said.items())
 
 
 def _of_place(there: list[Order], within: float) -> str:
-    """The sentence about one place."""
+    """What the reductions give with the clip in one place."""
     known = [order for order in there if np.isfinite(order.angle)]
     right = [order for order in known if agrees(order, within)]
     turned = [order for order in known if turns(order, within)]
@@ -60,7 +68,7 @@ def _of_place(there: list[Order], within: float) -> str:
     if len(known) < len(there):
         left = [order for order in there if order not in known]
         parts.append(f"{_names(left, there)} {_verb(left, 'give')} no direction: zero or not finite")
-    return f"{PLACES[there[0].clip_at]}, {'; '.join(parts)}."
+    return "; ".join(parts)
 
 
 def _names(some: list[Order], there: list[Order]) -> str:
@@ -68,7 +76,12 @@ def _names(some: list[Order], there: list[Order]) -> str:
     names = [order.reduction for order in some]
     if len(some) == len(there):
         return "all four reductions"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return _list(names, "and")
+
+
+def _list(names: list[str], last: str) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def _verb(some: list[Order], verb: str) -> str:
