@@ -94,8 +94,21 @@ VIEWS = {
     "devices": "Devices",
     "names": "Names",
     "memory": "Memory",
+    "orders": "Order",
 }
 MEMORY_WAITS = "Compiling the update once for every number of microbatches; this takes a few seconds…"
+ORDERS_WAIT = "Working out every order of reduction and clip…"
+ORDERS_READ = (
+    "Every cell is the gradient the optimizer would have been given in this update: its norm, and its angle to the "
+    "right one. Right is the mean over the whole batch at once in float64{clip}: norm {norm}. ✓ marks what agrees with "
+    "it."
+)
+THEN_CLIPPED = ", then clipped"
+ORDERS_TABLE = "The gradient by reduction and place of the clip: norm · angle"
+REDUCTION = "reduction"
+NO_CLIP = "no clip"
+IN_USE = "in use"
+NOT_FINITE = "not finite"
 MADE_UP = "Names the model makes up before this update"
 ONE_DEVICE = "This run uses one device. Choose more under Devices to see whether they agree."
 RUNS_ON = "Runs on {devices}."

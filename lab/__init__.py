@@ -10,6 +10,7 @@
     tables, user_file: the user's own data    surface, spelling, memory: more to look at
     exercise  the classic exercise            comparison  two settings, trained in step
     precision, scaling: number formats        census, rounding: what they cost one update
+    readings  what the record says            orders      every reduction and clip place
     devices   pmap, shard_map, one program    choices, consistency: what settings may be
     diagnosis what broke first, and why       cli, bar    the command line
                                               processes, meeting: several processes, one run

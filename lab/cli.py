@@ -241,12 +241,14 @@ def inspect(given: argparse.Namespace) -> int:
     with quietly(given):
         opened = fit(settings, progress=lambda progress: progress.step <= given.step)
         update, census = opened.at(given.step), opened.census(given.step)
+        orders = opened.orders(given.step).all if given.json else []
     of_census = (
         findings.of_census(census, settings.loss_scaling == "dynamic") if settings.compute_dtype != "float32" else None
     )
     found = findings.of_update(update) + ([of_census] if of_census else [])
     if given.json:
         told = {"settings": settings.to_dict(), **update.to_dict(), "range": census.to_dict()}
+        told["orders"] = [order.to_dict() for order in orders]
         told["findings"] = [finding._asdict() for finding in found]
         write(given.json, to_json(told) + "\n")
     say(f"{findings.headline(settings)} · update {given.step}", found)

@@ -56,6 +56,11 @@ def coordinate_names(params: Any) -> list[str]:
     return names
 
 
+def listing(full: np.ndarray) -> np.ndarray:
+    """Which coordinates are given of a vector like this reference gradient [p]: all, or a few [c]."""
+    return np.arange(len(full)) if len(full) <= LISTED else np.argsort(-np.abs(full), kind="stable")[:NAMED]
+
+
 def tensor_names(params: Any) -> list[str]:
     """The name of every tensor of the parameters, such as `w` or `0.weight`."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
@@ -184,8 +189,7 @@ def look(inputs: Inputs, state: State, step: int) -> Update:
     filled = np.asarray(examples.filled)
     params = first_of(state.params)
     full, weight = whole_batch(recipe, params, examples)
-    complete = len(full) <= LISTED
-    listed = np.arange(len(full)) if complete else np.argsort(-np.abs(full), kind="stable")[:NAMED]
+    complete, listed = len(full) <= LISTED, listing(full)
     with np.errstate(over="ignore"):
         narrow = full.astype(np.float32)
     placed = devices.place((state, examples.rows, examples.filled), recipe.devices)

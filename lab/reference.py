@@ -44,3 +44,32 @@ def gradient(
     with jax.enable_x64(wide):
         tree, weight = _mean_gradient(loss, shapes)(params, batch, context)
         return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]), float(weight)
+
+
+def clipped(kind: str, gradient: np.ndarray, params: Any, threshold: float) -> np.ndarray:
+    """The gradient [p] after one of the clips of `lab.clipping`, in float64."""
+    if kind in ("none", "value"):
+        return np.clip(gradient, -threshold, threshold) if kind == "value" else gradient
+    if kind == "global_norm":
+        return _shortened(gradient, threshold)
+    weights = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(params)]
+    ends = np.cumsum([weight.size for weight in weights])[:-1]
+    tensors = [part.reshape(w.shape) for part, w in zip(np.split(gradient, ends), weights, strict=True)]
+    if kind == "per_tensor":
+        return np.concatenate([_shortened(tensor, threshold).ravel() for tensor in tensors])
+    short = []
+    for tensor, weight in zip(tensors, weights, strict=True):
+        # A unit of a matrix is a column, of a convolution's kernel what makes one feature, of a vector all of it.
+        axes = None if weight.squeeze().ndim < 2 else 0 if weight.ndim < 4 else tuple(range(weight.ndim - 1))
+        longest = threshold * np.maximum(_length(weight, axes), 1e-3)
+        short.append(_shortened(tensor, longest, axes).ravel())
+    return np.concatenate(short)
+
+
+def _length(x: np.ndarray, axes: Any = None) -> np.ndarray:
+    return np.sqrt(np.square(x).sum(axis=axes, keepdims=True))
+
+
+def _shortened(x: np.ndarray, longest: Any, axes: Any = None) -> np.ndarray:
+    length = _length(x, axes)
+    return x * np.where(length > longest, longest / np.where(length > 0, length, 1), 1)

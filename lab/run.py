@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lab import census, devices, microscope, rounding
+from lab import census, devices, microscope, orders, rounding
 from lab.bar import bar
 from lab.census import Census
 from lab.opened import Update
+from lab.orders import Orders
 from lab.plan import Plan
 from lab.program import BLOCK
 from lab.record import COLUMNS, OF_DEVICES, Record, join
@@ -96,7 +97,7 @@ class Run:
         """Everything about one update, replayed from the nearest snapshot.
 
         Raises:
-            ValueError: the run has no such update; so do `census` and `rounding`.
+            ValueError: the run has no such update; so do `census`, `rounding` and `orders`.
         """
         return microscope.look(*self._before(step), step)
 
@@ -107,6 +108,10 @@ class Run:
     def rounding(self, step: int) -> Rounding:
         """What each accumulator dtype would cost one update, by the number of microbatches."""
         return rounding.measure(*self._before(step))
+
+    def orders(self, step: int) -> Orders:
+        """What every combination of reduction and clip place would have given one update."""
+        return orders.measure(*self._before(step))
 
     def _before(self, step: int) -> tuple[microscope.Inputs, State]:
         """What an update reads."""

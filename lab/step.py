@@ -15,6 +15,7 @@ from lab import optimizers, reduction, scaling
 from lab.clipping import CLIPS, cosine, norm, shortened
 from lab.devices import AXIS
 from lab.precision import add, cast, cast_like
+from lab.readings import all_finite, spread, unmoved
 from lab.scaling import Scale
 from lab.task import Batch, Context, Losses, Params
 
@@ -181,21 +182,49 @@ def clip_own(recipe: Recipe, numbers: Numbers, params: Params, gradient: Any, by
     return cast_like(jax.tree.map(lambda g: g * by, clipped), gradient), shortened(own, clipped)
 
 
+def adds(
+    recipe: Recipe, numbers: Numbers, params: Params, scale: jax.Array, gradient: Any, weight: jax.Array
+) -> tuple[Any, jax.Array]:
+    """What a microbatch of this gradient sum and weight [] adds, and whether it was clipped for that, bool []."""
+    clipped = jnp.bool_(False)
+    if clips_microbatches(recipe):
+        by = scale * reduction.own_divisor(recipe.reduction, weight)
+        gradient, clipped = clip_own(recipe, numbers, params, gradient, by)
+    return reduction.contribution(recipe.reduction, gradient, weight), clipped
+
+
+def together(
+    recipe: Recipe, numbers: Numbers, params: Params, scale: jax.Array, own: Any, weight: jax.Array, microbatches: int
+) -> tuple[Any, Any, tuple[Any, Any], jax.Array]:
+    """From every device's total, float32, with its weight [], to the gradient the optimizer is given.
+
+    Returns:
+        The device's own total after a clip that stands there; that of all devices, divided; the gradient after the
+        clip and after the loss scale is divided out, in their order; and whether a clip here changed it, bool [].
+    """
+    clip, clipped = CLIPS[recipe.clip], jnp.bool_(False)
+    if clips_devices(recipe):
+        by = scale * reduction.divisor(recipe.reduction, weight, microbatches)
+        own, clipped = clip_own(recipe, numbers, params, own, by)
+    reduced = reduction.over_devices(recipe.device_reduction, recipe.reduction, own, weight, microbatches, recipe.axis)
+    if recipe.clip_at == "scaled":
+        short = clip(reduced, params, numbers.clip_threshold)
+        return own, reduced, (short, unscaled(short, scale)), shortened(reduced, short)
+    plain = unscaled(reduced, scale)
+    if recipe.clip_at != "update":
+        return own, reduced, (plain, plain), clipped
+    short = clip(plain, params, numbers.clip_threshold)
+    return own, reduced, (plain, short), shortened(plain, short)
+
+
+def unscaled(gradient: Any, scale: jax.Array) -> Any:
+    """The gradient without the loss scale []."""
+    return jax.tree.map(lambda g: g / scale, gradient)
+
+
 def zeros(params: Params, dtype: Any = None) -> Params:
     """Zeros of the shapes of the parameters."""
     return jax.tree.map(lambda x: jnp.zeros_like(x, dtype), params)
-
-
-def unmoved(params: Params, applied: Any, after: Params) -> jax.Array:
-    """Share of all parameters p whose update u is not zero and yet p + u == p, float32 []."""
-    stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q) & jnp.isfinite(p)).sum(), params, applied, after)
-    number = sum(p.size for p in jax.tree.leaves(params))
-    return jnp.stack(jax.tree.leaves(stuck)).sum().astype(jnp.float32) / number
-
-
-def all_finite(tree: Any) -> jax.Array:
-    """Whether every entry is a finite number, bool []."""
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
 def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
@@ -208,17 +237,6 @@ def remembered(recipe: Recipe, statistics: Any, totals: Totals) -> Any:
     how = "none" if recipe.device_reduction == "none" else "global"
     now = reduction.over_devices(how, "mean", totals.observed, totals.weight, 1, recipe.axis)
     return jax.tree.map(lambda old, new: old + MEMORY * (new - old), statistics, now)
-
-
-def spread(params: Params, axis: str) -> jax.Array:
-    """The largest difference of one parameter between devices, relative to the largest parameter, float32 [].
-
-    0 exactly where all devices hold the same.
-    """
-    flat = jnp.concatenate([jnp.ravel(p).astype(jnp.float32) for p in jax.tree.leaves(params)])
-    high, minus_low = lax.pmax((flat, -flat), axis)
-    apart, largest = (high + minus_low).max(), jnp.maximum(jnp.abs(high), jnp.abs(minus_low)).max()
-    return jnp.where((high == -minus_low).all(), 0, apart / jnp.where(largest == 0, 1, largest))
 
 
 def update(
@@ -241,7 +259,6 @@ def update(
     """
     params, scale = state.params, state.scale.value
     microbatches = examples.rows.shape[0]
-    clip = CLIPS[recipe.clip]
     at_microbatch = clips_microbatches(recipe)
     computing = cast(params, recipe.compute_dtype)
 
@@ -249,15 +266,11 @@ def update(
         rows, filled = microbatch
         own = examples._replace(rows=rows, filled=filled)
         loss, weight, gradient, observed = backward(recipe, computing, scale, own)
-        adds = reduction.contribution(recipe.reduction, gradient, weight)
-        unclipped, clipped = (), jnp.float32(0)
+        unclipped = ()
         if at_microbatch:
-            unclipped = add(totals.unclipped, adds)
-            by = scale * reduction.own_divisor(recipe.reduction, weight)
-            shorter, touched = clip_own(recipe, numbers, params, gradient, by)
-            clipped = touched.astype(jnp.float32)
-            adds = reduction.contribution(recipe.reduction, shorter, weight)
-        accumulator = add(totals.accumulator, adds)
+            unclipped = add(totals.unclipped, reduction.contribution(recipe.reduction, gradient, weight))
+        added, clipped = adds(recipe, numbers, params, scale, gradient, weight)
+        accumulator = add(totals.accumulator, added)
         after = Totals(
             accumulator=accumulator,
             unclipped=unclipped,
@@ -265,9 +278,9 @@ def update(
             objective=totals.objective + reduction.contribution(recipe.reduction, loss, weight),
             loss=totals.loss + jnp.where(weight > 0, loss, 0),
             weight=totals.weight + weight,
-            clipped=totals.clipped + clipped,
+            clipped=totals.clipped + clipped.astype(jnp.float32),
         )
-        return after, watch and watch(loss, weight, gradient, adds, accumulator)
+        return after, watch and watch(loss, weight, gradient, added, accumulator)
 
     empty = zeros(params, recipe.accumulator_dtype)
     unclipped = zeros(params, jnp.float32) if at_microbatch else ()
@@ -277,30 +290,12 @@ def update(
     def reduce(total, kind=recipe.device_reduction):
         return reduction.over_devices(kind, recipe.reduction, total, totals.weight, microbatches, recipe.axis)
 
-    def unscale(gradient):
-        return jax.tree.map(lambda g: g / scale, gradient)
-
     # From here to the optimizer everything is float32, whatever the accumulator was.
-    own = cast(totals.accumulator, jnp.float32)
-    before_reduction, touched = own, totals.clipped / microbatches
-    if clips_devices(recipe):
-        by = scale * reduction.divisor(recipe.reduction, totals.weight, microbatches)
-        own, shorter = clip_own(recipe, numbers, params, own, by)
-        touched = shorter.astype(jnp.float32)
-    unclipped = totals.unclipped if at_microbatch else before_reduction
-    reduced = reduce(own)
-    if recipe.clip_at == "scaled":
-        clip_sees = reduced
-        clipped = clip(reduced, params, numbers.clip_threshold)
-        between = (clipped, unscale(clipped))
-    else:
-        clip_sees = unscale(reduced)
-        clipped = clip(clip_sees, params, numbers.clip_threshold) if recipe.clip_at == "update" else clip_sees
-        between = (clip_sees, clipped)
-    if recipe.clip_at in ("update", "scaled"):
-        touched = shortened(clip_sees, clipped).astype(jnp.float32)
+    before = cast(totals.accumulator, jnp.float32)
+    own, reduced, between, clipped = together(recipe, numbers, params, scale, before, totals.weight, microbatches)
+    touched = totals.clipped / microbatches if at_microbatch else clipped.astype(jnp.float32)
     gradient = between[-1]
-    before_clip = norm(unscale(reduce(unclipped)))
+    before_clip = norm(unscaled(reduce(totals.unclipped if at_microbatch else before), scale))
     after_clip = norm(gradient) if recipe.clip != "none" else before_clip
     finite = everywhere(jnp.isfinite(before_clip) & jnp.isfinite(after_clip), recipe.axis)
     skipped = scaling.skips(recipe.loss_scaling, finite)
@@ -336,14 +331,14 @@ def update(
         "finite": finite & everywhere(jnp.isfinite(loss) & all_finite(after.params), recipe.axis),
     }
     if recipe.axis:
-        mine = unscale(reduction.finish(recipe.reduction, before_reduction, totals.weight, microbatches))
+        mine = unscaled(reduction.finish(recipe.reduction, before, totals.weight, microbatches), scale)
         row |= {
             "spread": spread(after.params, recipe.axis),
             "device_loss": reduction.finish("mean", totals.loss, totals.weight, microbatches),
             "device_grad_norm": norm(mine),
-            "device_cosine": cosine(mine, unscale(reduce(before_reduction, "global"))),
+            "device_cosine": cosine(mine, unscaled(reduce(before, "global"), scale)),
         }
     shared = [own] if clips_devices(recipe) else []
     shared += [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
     passed = (totals.accumulator, *shared, reduced, *between, direction, applied, after.params)
-    return after, row, Seen(watched, unscale(reduced), passed)
+    return after, row, Seen(watched, unscaled(reduced, scale), passed)

@@ -70,6 +70,23 @@ def test_inspect_writes_the_numbers_of_the_blackboard_and_nothing_but_json(words
     assert told["reference"] == {"gradient": [mean], "norm": mean}
 
 
+def test_inspect_tells_every_order_of_reduction_and_clip(capsys):
+    words = ["task=hand", "gradients=3:4/0:1", "clip=global_norm", "reduction=sum"]
+    assert main(["inspect", "--step", "0", *words, "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)["orders"]
+    assert [(entry["reduction"], entry["clip_at"]) for entry in told] == [
+        (kind, place) for kind in REDUCTIONS for place in ("update", "microbatch")
+    ]
+    assert [entry["norm"] for entry in told] == pytest.approx([1, 0.9**0.5, 1, 3.6**0.5] * 2, rel=1e-6)
+    assert [entry["angle"] for entry in told] == pytest.approx([0, 12.528808] * 4, abs=1e-4)
+    assert [entry["used"] for entry in told] == [False, False, True, *[False] * 5]
+    assert all(entry["clipped"] for entry in told)
+    assert set(told[0]) == {"reduction", "clip_at", "norm", "angle", "relative_error", "clipped", "used"}
+    assert main(["inspect", "--step", "0", "task=hand", "gradients=nan/1", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["orders"]
+    assert [(entry["clip_at"], entry["norm"], entry["angle"]) for entry in told] == [(None, "nan", "nan")] * 4
+
+
 def test_bad_input_leaves_no_traceback_and_status_2():
     done = call("run", "microbatches=0", "--json", "-")
     assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1

@@ -32,8 +32,10 @@ COMPOSED = {
     "lab.optimizers": set(),
     "lab.reference": set(),
     "lab.exercise": set(),
+    "lab.readings": {"lab.task"},
     "lab.step": {
-        "lab.clipping", "lab.devices", "lab.optimizers", "lab.precision", "lab.reduction", "lab.scaling", "lab.task",
+        "lab.clipping", "lab.devices", "lab.optimizers", "lab.precision", "lab.readings", "lab.reduction",
+        "lab.scaling", "lab.task",
     },
 }  # fmt: skip
 

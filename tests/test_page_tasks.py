@@ -1,5 +1,7 @@
 """What the page shows of a task: surfaces, names, memory, the user's own data. All of it is text, never markup."""
 
+import re
+
 import jax
 import pytest
 from page import ROOT, address, charts, choose, opened, said, settled, upload
@@ -96,3 +98,24 @@ def test_a_task_of_ones_own_can_be_chosen_only_where_one_was_loaded(monkeypatch)
     choose(app, "task", "file")
     assert address(app)["file"] == user_file.latest()
     assert app.text_input(key="set_file").value == "my_task.py"
+
+
+def test_orders_are_a_table_with_the_one_in_use_and_the_right_ones_marked():
+    app = opened(task="hand", gradients="3:4/0:1", clip="global_norm", clip_at="microbatch")
+    app.session_state.view = "orders"
+    app.run()
+    while "<table>" not in said(app):
+        assert not app.exception
+        app.run()
+    page = said(app)
+    heads = re.findall(r'<th scope="(\w+)">(.*?)</th>', page)
+    assert [name for scope, name in heads if scope == "col"] == ["reduction", "at the update", "at every microbatch"]
+    assert [name for scope, name in heads if scope == "row"] == ["mean", "sum", "mean_of_means", "sum_of_means"]
+    assert "<caption>" in page and "then clipped: norm 1." in page
+    cells = [re.sub("<.*?>", "", cell) for cell in re.findall(r"<td.*?>(.*?)</td>", page)]
+    assert cells == [
+        "✓1 · 0°", "0.949 · 12.5° in use", "✓1 · 0°", "1.9 · 12.5°", "✓1 · 0°", "0.949 · 12.5°", "✓1 · 0°",
+        "1.9 · 12.5°",
+    ]  # fmt: skip
+    assert page.count('class="used"') == 1
+    assert "With the clip at every microbatch, all four reductions turn it by 12.5°." in page

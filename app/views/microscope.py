@@ -8,6 +8,7 @@ from app import figures, jobs, words
 from app.chart import chart
 from app.jobs import answer
 from app.timeline import timeline
+from app.views.orders import orders
 from app.views.sentences import tell
 from lab import findings
 from lab.census import Census
@@ -46,6 +47,8 @@ def microscope(run: Run, job: jobs.Job | None, beside: jobs.Job | None):
         chart(figures.stages(update, run.settings), key="stages", height=400)
     elif view == "memory":
         memory(run, job)
+    elif view == "orders":
+        orders(run, job, update, step)
     elif census:
         precision(run, job, census, answer(beside, there, Run.census, step) if there else None, step)
     else:

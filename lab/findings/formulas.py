@@ -7,10 +7,10 @@ to the parameters w. A parameter alone is written as its number, several as the 
 import re
 from typing import NamedTuple
 
-from lab.findings.sentence import number
 from lab.key import scale_text
 from lab.opened import Update, Vector
 from lab.settings import Settings
+from lab.wording import number
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 FEW = 4

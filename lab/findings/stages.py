@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lab.findings import formulas
-from lab.findings.sentence import number, percent, plural
 from lab.key import scale_text
 from lab.opened import Update, Vector
 from lab.settings import Settings
+from lab.wording import number, percent, plural
 
 KEPT = 1 - 1e-6
 """Cosine from which on a direction counts as kept: float32 cannot tell smaller angles, about 0.1°."""
