@@ -90,11 +90,11 @@ BATCH_NORM = (
 VIEWS = {
     "accumulator": "Accumulator",
     "stages": "Stages",
+    "orders": "Order",
     "precision": "Precision",
     "devices": "Devices",
     "names": "Names",
     "memory": "Memory",
-    "orders": "Order",
 }
 MEMORY_WAITS = "Compiling the update once for every number of microbatches; this takes a few seconds…"
 ORDERS_WAIT = "Working out every order of reduction and clip…"

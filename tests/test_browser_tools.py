@@ -256,7 +256,7 @@ def test_the_keyboard_reaches_everything(page: Page):
         ("/?task=scalar&against=reduction%3Dsum&view=stages", 1366, "dark"),
         ("/?task=scalar&devices=2&view=devices&present=1", 1366, "light"),
         ("/?task=points&steps=20&view=precision", 420, "dark"),
-        ("/?task=scalar&clip=global_norm&view=order&embed=1", 420, "light"),
+        ("/?task=scalar&clip=global_norm&view=orders&embed=1", 420, "light"),
     ],
 )
 def test_a_checker_of_accessibility_finds_no_fault(browser: Browser, server: str, address, width, scheme):

@@ -28,7 +28,8 @@ def write(run: Run, look: Look, other: tuple[Settings, Record] | None = None, in
     curves = over_run(look, settings, run.record, run.held_out, other, in_step)
     opened = [
         Curve("accumulator", figures.accumulator(update), 300),
-        Curve("reductions", figures.reductions(update), 260),
+        Curve("reductions", figures.reductions(update), 300),
+        Curve("stages", figures.stages(update, settings), 400),
     ]
     where = along(look, settings, run.record.length)
     drawn = [chart.content(c.chart, c.key, c.height, where) for c in curves]

@@ -13,6 +13,7 @@ from app.look import Look
 from lab.axis import passed
 from lab.choices import UNITS
 from lab.record import Record
+from lab.run import Run
 from lab.settings import Settings
 
 KNOTS = 200
@@ -60,6 +61,14 @@ def over_run(
     if settings.devices > 1 and settings.device_reduction == "none":
         found.append(Curve("drift", figures.spread(mine, end, compared), 180))
     return [curve._replace(chart=figures.over(curve.chart, look.axis, look.scale)) for curve in found]
+
+
+def spread(run: Run):
+    """How far the devices' parameters are apart, over the run."""
+    look, updates = st.session_state.look, run.record.length
+    at = places(run.settings, updates, look.axis)
+    drawn = figures.over(figures.spread(figures.placed(run.record, at), float(at[-1])), look.axis, look.scale)
+    chart(drawn, "spread", 120, along(look, run.settings, updates))
 
 
 def curves(

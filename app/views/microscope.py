@@ -8,8 +8,10 @@ from app import figures, jobs, words
 from app.chart import chart
 from app.jobs import answer
 from app.timeline import timeline
+from app.views.curves import spread
 from app.views.orders import orders
 from app.views.sentences import tell
+from app.views.waiting import on_its_way
 from lab import findings
 from lab.census import Census
 from lab.choices import SAMPLED
@@ -20,9 +22,6 @@ from lab.moments import moments
 from lab.opened import Update
 from lab.run import Run
 from lab.spelling import look
-
-POLL = 0.5
-"""Seconds between two looks at what is measured in the background."""
 
 
 @st.fragment
@@ -91,8 +90,7 @@ def names(run: Run, job: jobs.Job | None, update: Update, beside: jobs.Job | Non
 
 def memory(run: Run, job: jobs.Job | None):
     """What cutting the batch saves; measured in the background."""
-    if job and not job.ask(memory_of).done():
-        await_memory(job)
+    if on_its_way(job, words.MEMORY_WAITS, memory_of):
         return
     try:
         found = answer(job, run, memory_of)
@@ -105,14 +103,6 @@ def memory(run: Run, job: jobs.Job | None):
 def memory_of(run: Run) -> Memory:
     """The memory of one update of a run."""
     return measure(run.settings)
-
-
-@st.fragment(run_every=POLL)
-def await_memory(job: jobs.Job):
-    """Say that it is being measured, and draw it when it is."""
-    if job.ask(memory_of).done():
-        st.rerun()
-    st.caption(words.MEMORY_WAITS)
 
 
 def accumulator(update: Update, compared: Update | None):
@@ -153,4 +143,4 @@ def devices(run: Run, update: Update):
         chart(figures.device_agreement(update), key="device_agreement")
         chart(figures.dealt(update, run.settings.deal), key="dealt", height=220)
     if run.settings.device_reduction != "none":
-        chart(figures.spread(run.record, run.record.length), key="spread", height=120)
+        spread(run)

@@ -1,27 +1,26 @@
 """What every order of reduction and clip would have given the optimizer, as a table."""
 
 import html
-from concurrent.futures import wait
 
 import numpy as np
 import streamlit as st
 
 from app import jobs, words
 from app.jobs import answer
+from app.views.waiting import on_its_way
 from lab import findings
 from lab.findings import number
 from lab.opened import Update
 from lab.orders import Order, Orders
 from lab.run import Run
 
-PATIENCE, POLL = 0.3, 0.5
-"""Seconds before a line says that it is being worked out, and between two looks after that."""
+PATIENCE = 0.3
+"""Seconds before a line says that it is being worked out."""
 
 
 def orders(run: Run, job: jobs.Job | None, update: Update, step: int):
     """The table, how to read it, and what it says."""
-    if job and not wait([job.ask(Run.orders, step)], PATIENCE).done:
-        await_orders(job, step)
+    if on_its_way(job, words.ORDERS_WAIT, Run.orders, step, patience=PATIENCE):
         return
     found, within = answer(job, run, Run.orders, step), findings.tolerance(update)
     clip = words.THEN_CLIPPED if found.all[0].clip_at else ""
@@ -29,14 +28,6 @@ def orders(run: Run, job: jobs.Job | None, update: Update, step: int):
     st.html(f'<p class="own">{html.escape(read)}</p>')
     st.html(table(found, within))
     st.html(f'<p class="own">{html.escape(findings.of_orders(found, within))}</p>')
-
-
-@st.fragment(run_every=POLL)
-def await_orders(job: jobs.Job, step: int):
-    """Say that it is being worked out, and draw it when it is."""
-    if job.ask(Run.orders, step).done():
-        st.rerun()
-    st.caption(words.ORDERS_WAIT)
 
 
 def table(orders: Orders, within: float) -> str:
