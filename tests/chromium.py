@@ -53,8 +53,9 @@ def serving() -> Iterator[str]:
 @contextmanager
 def launched() -> "Iterator[Browser]":
     """A browser."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         yield found
