@@ -38,7 +38,7 @@ def test_time_can_be_stepped_jumped_and_played(page: Page):
     opened_update(page, 0)
     page.get_by_role("button", name="step forward").first.click()
     opened_update(page, 1)
-    assert query(page)["step"] == "1"
+    page.wait_for_function("() => location.search.includes('step=1')")
     update = fit(Settings(task="scalar", steps=300)).at(1)
     bars = page.evaluate("Array.from(document.querySelector('[class*=-accumulator] .plot').data[0].y)")
     assert bars == pytest.approx([m.running_total.values[0] for m in update.microbatches])
@@ -265,9 +265,8 @@ def test_a_checker_of_accessibility_finds_no_fault(browser: Browser, server: str
     page.set_default_timeout(PATIENT)
     page.goto(address)
     page.wait_for_function("() => document.querySelectorAll('.lab-chart .main-svg').length >= 4")
-    page.wait_for_function("() => !document.querySelector('.tiles').innerText.includes('…')")
-    for closed in page.locator(".take summary, .keys summary").all():
-        closed.click()
+    page.wait_for_function("() => document.querySelector('.tiles')?.innerText.includes('…') === false")
+    page.evaluate("() => document.querySelectorAll('.take, .keys').forEach((menu) => { menu.open = true; })")
     found = Axe().run(page).response
     assert len(found["passes"]) > 20
     assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found["violations"]] == []

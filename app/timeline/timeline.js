@@ -112,6 +112,9 @@ export default function ({ data, parentElement, setStateValue }) {
   own.deaf = new AbortController();
   window.addEventListener("keydown", press, { signal: own.deaf.signal });
   window.addEventListener("training-lab:open", opened, { signal: own.deaf.signal });
+  window.addEventListener("pointerdown", ({ target }) => {
+    if (!part("keys").contains(target)) part("keys").open = false;
+  }, { signal: own.deaf.signal });
   tell();
   return () => own.deaf.abort();
 }
