@@ -50,7 +50,8 @@ def accumulator(update: Update, compared: Update | None = None) -> Chart:
     outcomes = {"full-batch sum": full_sum, "full-batch mean": full_mean}
     outcomes |= {n: float(v.values[0] if scalar else v.norm) for n, v in update.reductions.items()}
     within = {name: value for name, value in outcomes.items() if abs(value) <= 3 * tallest}
-    for value, text in ladder(within, span=max(tallest, *map(abs, within.values())) if within else tallest):
+    highest = max([tallest, *map(abs, within.values()), *(abs(y) for trace in drawn_too for y in _heights(trace))])
+    for value, text in ladder(within, span=highest):
         drawn.add_annotation(
             x=1, xref="paper", xanchor="left", y=value, text=f"◂ {text}", showarrow=False, font_size=12, align="left"
         )
@@ -127,6 +128,11 @@ def _totals_of(compared: Update, scalar: bool, width: int) -> go.Scatter:
         x=x, y=y, mode="lines+markers", line=theme.OTHER, marker=marker,
         hovertemplate="compared run: <b>%{y:.6g}</b><extra></extra>",
     )  # fmt: skip
+
+
+def _heights(trace: go.Scatter) -> list[float]:
+    """The finite heights of a trace."""
+    return [float(y) for y in np.asarray(trace.y, float) if np.isfinite(y)]
 
 
 def ladder(outcomes: dict[str, float], span: float) -> list[tuple[float, str]]:
