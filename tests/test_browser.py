@@ -127,7 +127,7 @@ def test_a_run_can_be_taken_along(page: Page):
     settled(page)
     run = fit(Settings(task="scalar", steps=3, microbatches=4))
     page.get_by_role("button", name="Share").click()
-    link = page.locator("[data-testid=stPopoverBody] code").first.inner_text()
+    link = page.get_by_test_id("stCode").locator("code").inner_text()
     assert urlparse(link)._replace(query="").geturl() == urlparse(page.url)._replace(query="").geturl()
     given = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
     assert Settings.from_query(given) == run.settings

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app import look
 from lab.cli import parser
 from lab.settings import Settings, split_words
 
@@ -29,7 +30,10 @@ def test_its_python_runs(block, capsys):
 
 @pytest.mark.parametrize("query", re.findall(r"\?(\w+=[^`)\s]+)", TEXT))
 def test_its_addresses_are_legal(query):
-    Settings.from_query(split_words(query.split("&")))
+    given = split_words(query.split("&"))
+    _, refused = look.read(given)
+    assert not refused
+    Settings.from_query({name: value for name, value in given.items() if name not in look.Look._fields})
 
 
 @pytest.mark.parametrize(
