@@ -1,5 +1,6 @@
 """Every run of this visit, in a table: open one again, pin one as the baseline, name it, clear the list."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,7 +84,9 @@ def history():
         ]
 
     def act():
-        asked = state.history_table.get("act") or {}
+        asked = state.history_table.get("act")
+        if not isinstance(asked, Mapping):
+            return
         if asked.get("do") == "clear":
             entries[:] = [entry for entry in entries if entry.settings in (state.settings, state.baseline)]
             return

@@ -1,5 +1,7 @@
 """The row of tools above the charts: compare, pin, how to draw, and what to take along."""
 
+import html
+
 import streamlit as st
 
 from app import comparison, visit, words
@@ -12,7 +14,7 @@ def tools(run: Run, other: Run | None, in_step: bool):
     """The tools that fit the look of the page: a frame in another page has a way out of it, a class a way back."""
     look = st.session_state.look
     if look.embed:
-        address = visit.address(present=False, embed=False)
+        address = html.escape(visit.address(present=False, embed=False))
         st.html(f'<a class="open" href="{address}" target="_blank" rel="noopener">{words.OPEN_LAB}</a>')
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
