@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 PATH = "/plotly/plotly.min.js"
+IMPORTED = re.compile(r"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
+"""How one of Streamlit's scripts names another that it cannot start without."""
 ELEMENTS = ("BidiComponent", "Html", "Selectbox", "Slider", "TextInput", "NumberInput", "Button", "Popover")
 """The elements on a first page, as Streamlit names their scripts."""
 
@@ -38,6 +41,9 @@ ROUTE = Route(PATH, send)
 def early() -> bytes:
     """A `Link` header: scripts a browser would ask for only once it has run others."""
     scripts = Path(st.__file__).parent / "static" / "static" / "js"
-    found = [script.name for element in ELEMENTS for script in scripts.glob(f"{element}.*.js")]
-    links = [f"<{PATH}>; rel=preload; as=script", *(f"</static/js/{name}>; rel=modulepreload" for name in found)]
+    wanted = [script.name for element in ELEMENTS for script in scripts.glob(f"{element}.*.js")]
+    for name in wanted:
+        imported = IMPORTED.findall((scripts / name).read_text(encoding="utf-8"))
+        wanted += [other for other in dict.fromkeys(imported) if other not in wanted and (scripts / other).is_file()]
+    links = [f"<{PATH}>; rel=preload; as=script", *(f"</static/js/{name}>; rel=modulepreload" for name in wanted)]
     return ", ".join(links).encode()

@@ -110,6 +110,7 @@ def warm_up():
     from lab.settings import Settings
 
     library.packed()
+    library.early()
     job = jobs.watch("warm-up", Settings())
     job.ended.wait(60)
     if job.run:

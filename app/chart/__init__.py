@@ -40,7 +40,7 @@ HTML = """
   <div class="numbers" tabindex="0" role="region" aria-label="numbers of the chart" hidden></div>
 </figure>
 """
-SCRIPTS = ("theme", "frames", "readout", "take", "chart")
+SCRIPTS = ("theme", "frames", "readout", "take", "sketch", "chart")
 """Read one after the other, as one script."""
 
 

@@ -18,6 +18,12 @@ function plotly() {
   return library;
 }
 
+// Resolved once the browser has shown what is there; at once where the library is read, or the page is not looked at.
+function painted() {
+  if (window.Plotly || document.hidden) return Promise.resolve();
+  return new Promise((shown) => requestAnimationFrame(() => setTimeout(shown)));
+}
+
 export default function ({ data, parentElement }) {
   const figure = parentElement.querySelector(".lab-chart");
   const plot = figure.querySelector(".plot");
@@ -50,6 +56,7 @@ export default function ({ data, parentElement }) {
     readsOut(traces, layout);
     plot.style.height = `${layout.height}px`;
     summarise(frame?.layout.meta ?? data.summary);
+    plot.querySelector(".sketch")?.remove();
     await Plotly.react(plot, traces, themed(layout, coloursOf(figure), by), CONFIG);
     follow(figure, plot);
     mark(figure, plot);
@@ -57,7 +64,11 @@ export default function ({ data, parentElement }) {
   };
   const at = controls(figure, frames, meta, () => plotly().then(draw));
   summarise(data.summary);
-  plotly().then(draw, (error) => { plot.textContent = error.message; });
+  if (!library) {
+    const { data: traces, layout } = parsed(data.figure);
+    sketch(plot, traces, layout, data.height * Math.sqrt(by));
+  }
+  painted().then(plotly).then(draw, (error) => { plot.textContent = error.message; });
   const redraw = () => library?.then((Plotly) => (plot.data ? draw(Plotly) : undefined));
   offer(figure, plot, () => ({ ...data, frame: at() }), redraw);
 
