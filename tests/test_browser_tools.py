@@ -271,3 +271,15 @@ def test_a_checker_of_accessibility_finds_no_fault(browser: Browser, server: str
     assert len(found["passes"]) > 20
     assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found["violations"]] == []
     context.close()
+
+
+def test_curves_are_sketched_before_the_chart_library_is_read(page: Page):
+    page.route("**/plotly.min.js", lambda route: None)
+    page.goto("/?task=scalar&steps=30")
+    line = page.locator(".lab-chart .sketch polyline").first
+    expect(line).to_be_attached(timeout=PATIENT)
+    heights = [float(point.split(",")[1]) for point in (line.get_attribute("points") or "").split()]
+    loss = np.log10(fit(Settings(task="scalar", steps=30)).record["loss"])
+    share = (loss - loss.min()) / (loss.max() - loss.min())
+    top, bottom = min(heights), max(heights)
+    assert heights == pytest.approx(bottom + share * (top - bottom), abs=0.01)
