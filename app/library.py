@@ -39,11 +39,13 @@ ROUTE = Route(PATH, send)
 
 @functools.cache
 def early() -> bytes:
-    """A `Link` header: scripts a browser would ask for only once it has run others."""
+    """A `Link` header: scripts a browser would ask for only once it has run others.
+
+    The chart library is not among them: it would hold up those that the first, sketched curves wait for.
+    """
     scripts = Path(st.__file__).parent / "static" / "static" / "js"
     wanted = [script.name for element in ELEMENTS for script in scripts.glob(f"{element}.*.js")]
     for name in wanted:
         imported = IMPORTED.findall((scripts / name).read_text(encoding="utf-8"))
         wanted += [other for other in dict.fromkeys(imported) if other not in wanted and (scripts / other).is_file()]
-    links = [f"<{PATH}>; rel=preload; as=script", *(f"</static/js/{name}>; rel=modulepreload" for name in wanted)]
-    return ", ".join(links).encode()
+    return ", ".join(f"</static/js/{name}>; rel=modulepreload" for name in wanted).encode()
