@@ -14,6 +14,7 @@ from jax import lax
 from lab import optimizers, reduction, scaling
 from lab.clipping import CLIPS, cosine, norm, shortened
 from lab.devices import AXIS
+from lab.flat import flat, shaped
 from lab.precision import add, cast, cast_like
 from lab.scaling import Scale
 from lab.task import Batch, Context, Losses, Params
@@ -92,10 +93,24 @@ class Totals(NamedTuple):
     accumulator: Any
     unclipped: Any
     observed: Any
-    objective: jax.Array
-    loss: jax.Array
-    weight: jax.Array
-    clipped: jax.Array
+    sums: jax.Array
+    """Objective, loss, weight, and how many gradients were clipped [4]; one vector is one addition."""
+
+    @property
+    def objective(self) -> jax.Array:
+        return self.sums[0]
+
+    @property
+    def loss(self) -> jax.Array:
+        return self.sums[1]
+
+    @property
+    def weight(self) -> jax.Array:
+        return self.sums[2]
+
+    @property
+    def clipped(self) -> jax.Array:
+        return self.sums[3]
 
 
 class Seen(NamedTuple):
@@ -180,16 +195,15 @@ def zeros(params: Params, dtype: Any = None) -> Params:
     return jax.tree.map(lambda x: jnp.zeros_like(x, dtype), params)
 
 
-def unmoved(params: Params, applied: Any, after: Params) -> jax.Array:
-    """Share of all parameters p whose update u is not zero and yet p + u == p, float32 []."""
-    stuck = jax.tree.map(lambda p, u, q: ((u != 0) & (p == q) & jnp.isfinite(p)).sum(), params, applied, after)
-    number = sum(p.size for p in jax.tree.leaves(params))
-    return jnp.stack(jax.tree.leaves(stuck)).sum().astype(jnp.float32) / number
-
-
-def all_finite(tree: Any) -> jax.Array:
-    """Whether every entry is a finite number, bool []."""
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
+def moved(params: jax.Array, applied: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Share of the parameters p [p] whose update u is not zero and yet p + u == p, float32 [], and whether all of p + u
+    are finite, bool [].
+    """
+    stuck = ((applied != 0) & (params == after) & jnp.isfinite(params)).astype(jnp.float32)
+    # 0 x q is 0 where q is finite and nan where not, so that one sum tells both.
+    both = (stuck + 0 * after.astype(jnp.float32)).sum()
+    finite = jnp.isfinite(both)
+    return lax.cond(finite, lambda: both, lambda: stuck.sum()) / params.size, finite
 
 
 def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
@@ -204,13 +218,12 @@ def remembered(recipe: Recipe, statistics: Any, totals: Totals) -> Any:
     return jax.tree.map(lambda old, new: old + MEMORY * (new - old), statistics, now)
 
 
-def spread(params: Params, axis: str) -> jax.Array:
-    """The largest difference of one parameter between devices, relative to the largest parameter, float32 [].
+def spread(params: jax.Array, axis: str) -> jax.Array:
+    """The largest difference of one parameter [p] between devices, relative to the largest parameter, float32 [].
 
     0 exactly where all devices hold the same.
     """
-    flat = jnp.concatenate([jnp.ravel(p).astype(jnp.float32) for p in jax.tree.leaves(params)])
-    high, minus_low = lax.pmax((flat, -flat), axis)
+    high, minus_low = lax.pmax((params, -params), axis)
     apart, largest = (high + minus_low).max(), jnp.maximum(jnp.abs(high), jnp.abs(minus_low)).max()
     return jnp.where((high == -minus_low).all(), 0, apart / jnp.where(largest == 0, 1, largest))
 
@@ -235,7 +248,6 @@ def update(
     """
     params, scale = state.params, state.scale.value
     microbatches = examples.rows.shape[0]
-    clip = CLIPS[recipe.clip]
     at_microbatch = clips_microbatches(recipe)
     computing = cast(params, recipe.compute_dtype)
 
@@ -252,20 +264,18 @@ def update(
             clipped = touched.astype(jnp.float32)
             adds = reduction.contribution(recipe.reduction, shorter, weight)
         accumulator = add(totals.accumulator, adds)
+        objective = reduction.contribution(recipe.reduction, loss, weight)
         after = Totals(
             accumulator=accumulator,
             unclipped=unclipped,
             observed=jax.tree.map(jnp.add, totals.observed, observed),
-            objective=totals.objective + reduction.contribution(recipe.reduction, loss, weight),
-            loss=totals.loss + jnp.where(weight > 0, loss, 0),
-            weight=totals.weight + weight,
-            clipped=totals.clipped + clipped,
+            sums=totals.sums + jnp.stack([objective, jnp.where(weight > 0, loss, 0), weight, clipped]),
         )
         return after, watch and watch(loss, weight, gradient, adds, accumulator)
 
     empty = zeros(params, recipe.accumulator_dtype)
     unclipped = zeros(params, jnp.float32) if at_microbatch else ()
-    nothing = Totals(empty, unclipped, zeros(state.statistics), *[jnp.float32(0)] * 4)
+    nothing = Totals(empty, unclipped, zeros(state.statistics), jnp.zeros(4))
     totals, watched = lax.scan(accumulate, nothing, (examples.rows, examples.filled))
 
     def reduce(total, kind=recipe.device_reduction):
@@ -274,22 +284,32 @@ def update(
     def unscale(gradient):
         return jax.tree.map(lambda g: g / scale, gradient)
 
-    # From here to the optimizer everything is float32, whatever the accumulator was.
-    own = cast(totals.accumulator, jnp.float32)
+    # From here to the optimizer everything is float32, whatever the accumulator was; and it is one vector [p], because
+    # a kernel for every leaf would take longer than the arithmetic.
+    before = flat(params)
+
+    def tree(vector):
+        return shaped(vector, params)
+
+    own = flat(cast(totals.accumulator, jnp.float32))
     before_reduction, touched = own, totals.clipped / microbatches
     if recipe.clip != "none" and recipe.clip_at == "device":
         by = scale * reduction.divisor(recipe.reduction, totals.weight, microbatches)
-        own, shorter = clip_own(recipe, numbers, params, own, by)
-        touched = shorter.astype(jnp.float32)
-    unclipped = totals.unclipped if at_microbatch else before_reduction
+        shortened_own, shorter = clip_own(recipe, numbers, params, tree(own), by)
+        own, touched = flat(shortened_own), shorter.astype(jnp.float32)
+    unclipped = flat(totals.unclipped) if at_microbatch else before_reduction
     reduced = reduce(own)
+
+    def clip(vector):
+        return flat(CLIPS[recipe.clip](tree(vector), params, numbers.clip_threshold))
+
     if recipe.clip_at == "scaled":
         clip_sees = reduced
-        clipped = clip(reduced, params, numbers.clip_threshold)
+        clipped = clip(reduced)
         between = (clipped, unscale(clipped))
     else:
         clip_sees = unscale(reduced)
-        clipped = clip(clip_sees, params, numbers.clip_threshold) if recipe.clip_at == "update" else clip_sees
+        clipped = clip(clip_sees) if recipe.clip_at == "update" else clip_sees
         between = (clip_sees, clipped)
     if recipe.clip_at in ("update", "scaled"):
         touched = shortened(clip_sees, clipped).astype(jnp.float32)
@@ -303,12 +323,13 @@ def update(
         return jax.tree.map(lambda x, y: jnp.where(skipped, y, x), new, old)
 
     direction, optimizer = optimizers.direction(
-        recipe.optimizer, numbers.weight_decay, cast_like(gradient, params), state.optimizer, params
+        recipe.optimizer, numbers.weight_decay, gradient.astype(before.dtype), state.optimizer, before
     )
-    step = cast_like(jax.tree.map(lambda d: -rate * d.astype(jnp.float32), direction), params)
-    applied = unless_skipped(step, zeros(params))
-    after = State(
-        params=unless_skipped(add(params, applied), params),
+    step = (-rate * direction.astype(jnp.float32)).astype(before.dtype)
+    applied = unless_skipped(step, jnp.zeros_like(before))
+    after = unless_skipped(before + applied, before)
+    following = State(
+        params=tree(after),
         statistics=unless_skipped(remembered(recipe, state.statistics, totals), state.statistics),
         optimizer=unless_skipped(optimizer, state.optimizer),
         scale=scaling.adjust(recipe.loss_scaling, state.scale, finite, numbers.growth_interval),
@@ -316,6 +337,7 @@ def update(
     )
 
     loss = reduction.over_devices("global", "mean", totals.loss, totals.weight, microbatches, recipe.axis)
+    unmoved, whole = moved(before, applied, after)
     row = {
         "loss": loss,
         "objective": reduce(totals.objective),
@@ -326,17 +348,18 @@ def update(
         "update_norm": norm(applied),
         "loss_scale": scale,
         "skipped": skipped,
-        "unmoved": unmoved(params, applied, after.params),
-        "finite": finite & everywhere(jnp.isfinite(loss) & all_finite(after.params), recipe.axis),
+        "unmoved": unmoved,
+        "finite": finite & everywhere(jnp.isfinite(loss) & whole, recipe.axis),
     }
     if recipe.axis:
         mine = unscale(reduction.finish(recipe.reduction, before_reduction, totals.weight, microbatches))
         row |= {
-            "spread": spread(after.params, recipe.axis),
+            "spread": spread(after.astype(jnp.float32), recipe.axis),
             "device_loss": reduction.finish("mean", totals.loss, totals.weight, microbatches),
             "device_grad_norm": norm(mine),
             "device_cosine": cosine(mine, unscale(reduce(before_reduction, "global"))),
         }
     shared = [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
-    passed = (totals.accumulator, *shared, reduced, *between, direction, applied, after.params)
-    return after, row, Seen(watched, unscale(reduced), passed)
+    passed = (*shared, reduced, *between, direction, applied, after)
+    seen = Seen(watched, tree(unscale(reduced)), (totals.accumulator, *map(tree, passed)))
+    return following, row, seen
