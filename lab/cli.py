@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from lab import files, processes
+from lab import cache, files, grid, processes
 from lab.key import SettingsError, require, shown
 from lab.meeting import Team
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
@@ -62,7 +62,7 @@ def parser() -> Parser:
     main.add_argument("--port", type=int, help="port of the page; the default is the first free one from 8501 on")
     main.add_argument("--no-browser", action="store_true", help="serve the page without opening a browser")
     main.add_argument("--task", dest="own", metavar="FILE", help="a Python file with a task of your own, to open on")
-    commands = main.add_subparsers(dest="command", metavar="{run,inspect}")
+    commands = main.add_subparsers(dest="command", metavar="{run,inspect,bench}")
     for name, text in (("run", "train and tell"), ("inspect", "open one update of a run")):
         command = commands.add_parser(
             name, help=text, description=f"{text.capitalize()}.", epilog=keys_help(),
@@ -80,6 +80,7 @@ def parser() -> Parser:
             processes.add_options(command)
         else:
             command.add_argument("--step", type=int, required=True, help="which update, from 0")
+    grid.add_options(commands)
     return main
 
 
@@ -87,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0, or 2 for bad input."""
     line = parser()
     given, rest = line.parse_known_args(arguments)
-    if given.command and not any(word.startswith("-") for word in rest):
+    if given.command != "bench":
+        cache.remember()
+    if hasattr(given, "words") and not any(word.startswith("-") for word in rest):
         given.words += rest
     elif rest:
         line.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -96,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return run(given)
         if given.command == "inspect":
             return inspect(given)
+        if given.command == "bench":
+            return bench(given)
         return serve(given)
     except SettingsError as refusal:
         return refuse(str(refusal))
@@ -256,6 +261,23 @@ def inspect(given: argparse.Namespace) -> int:
         for name, vector in update.reductions.items():
             error = update.reduction_agreement[name].relative_error
             print(f"  {name:15} norm {vector.norm:<12.6g} relative error {error:.2g}", file=sys.stderr)
+    return 0
+
+
+def bench(given: argparse.Namespace) -> int:
+    """`training-lab bench`: time the lab beside other ways to train the same."""
+    chosen = grid.read(given)
+    check_writable(given.json)
+
+    from lab import bench
+    from lab.record import to_json
+
+    rows = list(bench.measure(chosen, lambda text: print(text, file=sys.stderr)))
+    if given.json is not None:
+        write(given.json, to_json({"machine": bench.machine(), "rows": [row.to_dict() for row in rows]}) + "\n")
+    if given.json != "-":
+        about = ", ".join(f"{name} {value}" for name, value in bench.machine().items())
+        write("-", f"{about}\n{bench.table(rows)}\n")
     return 0
 
 

@@ -1,12 +1,15 @@
 """Gradient clips: `clip(gradient, params, threshold) -> gradient`. Norms are taken in float32, always."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
+
+from lab.flat import flat
+from lab.precision import cast
 
 Clip = Callable[[Any, Any, jax.Array], Any]
 
@@ -16,11 +19,18 @@ def norm(tree: Any) -> jax.Array:
 
     Entries whose squares would leave float32 are scaled first: the norm of [3e19, 4e19] is 5e19, not infinity.
     """
-    wide = [x.astype(jnp.float32) for x in jax.tree.leaves(tree)]
-    largest = functools.reduce(jnp.maximum, [jnp.abs(x).max() for x in wide])
+    x = flat(cast(tree, jnp.float32))
+    squares = jnp.square(x).sum()
+    usual = (squares > 1e-20) & (squares < 1e30)
+    return lax.cond(usual, lambda: jnp.sqrt(squares), lambda: _norm_of_extremes(x))
+
+
+def _norm_of_extremes(x: jax.Array) -> jax.Array:
+    """The norm of x [p], in two passes."""
+    largest = jnp.abs(x).max()
     extreme = ((largest > 1e15) & jnp.isfinite(largest)) | ((largest < 1e-15) & (largest > 0))
     scale = jnp.where(extreme, largest, 1)
-    return scale * jnp.sqrt(sum(jnp.square(x / scale).sum() for x in wide))
+    return scale * jnp.sqrt(jnp.square(x / scale).sum())
 
 
 def cosine(tree: Any, other: Any) -> jax.Array:

@@ -22,6 +22,8 @@ KEPT = 24
 """Compiled programs to keep of every kind. Each holds about 300 memory maps, and a process may have 65,530."""
 Broken = jax.errors.JaxRuntimeError
 """What JAX raises when it cannot go on, such as after another process has died."""
+OPTIONS = {**EXACTLY, "xla_cpu_enable_concurrency_optimized_scheduler": False}
+"""Compiler options of every program. The kernels of one update are too small to be worth handing to other threads."""
 AXIS = "device"
 """The name of the device axis inside a program."""
 
@@ -141,7 +143,7 @@ def over(
         arguments: how many arguments the function takes.
         donate: the arguments whose memory may be reused.
     """
-    jit = functools.partial(jax.jit, donate_argnums=tuple(donate), compiler_options=EXACTLY)
+    jit = functools.partial(jax.jit, donate_argnums=tuple(donate), compiler_options=OPTIONS)
     axes = tuple(0 if i in split else None for i in range(arguments))
 
     def local(*given):
@@ -179,7 +181,7 @@ def _across(mapped: Any, axes: Sequence[int | None]) -> Callable:
         key = structure, tuple((x.shape, x.dtype) for x in leaves)
         if key not in compiled:
             parts = [jax.tree.map(part, x) if axis == 0 else x for x, axis in zip(given, axes, strict=True)]
-            compiled[key] = mapped.lower(*parts).compile(compiler_options=EXACTLY)
+            compiled[key] = mapped.lower(*parts).compile(compiler_options=OPTIONS)
         return compiled[key](*given)
 
     return call

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from lab import devices, reference
 from lab.choices import CLIP_PLACES, REDUCTIONS
 from lab.clipping import norm
+from lab.flat import flat
 from lab.microscope import Inputs, first_of, listing, whole_batch
 from lab.opened import Vector
 from lab.precision import add, cast
@@ -100,9 +100,9 @@ def _ordered(recipe: Recipe):
 
         def told(way: Recipe):
             key = accumulates(way)
-            total = cast(totals[key], jnp.float32)
+            total = flat(cast(totals[key], jnp.float32))
             _, _, between, clipped = together(way, numbers, params, scale, total, weight, rows.shape[0])
-            gradient = ravel_pytree(between[-1])[0]
+            gradient = between[-1]
             length, apart, along = norm(gradient), norm(gradient - right), norm(right)
             one, other = (jnp.where(size > 0, x / size, jnp.nan) for x, size in ((gradient, length), (right, along)))
             # Kahan: the arc cosine of a number near 1 would be off by a hundredth of a degree.

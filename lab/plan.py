@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lab import batches, devices, optimizers, scaling, schedules, tasks
+from lab.flat import flat
 from lab.microscope import Inputs
 from lab.precision import cast
 from lab.program import BLOCK, Data, Share, Tape, program
@@ -50,7 +51,7 @@ class Plan:
         with jax.numpy_dtype_promotion("standard"):
             params = cast(task.init(jax.random.key(settings.seed)), settings.param_dtype)
         state = State(
-            params, jax.tree.map(jnp.asarray, task.statistics), optimizers.init(settings.optimizer, params),
+            params, jax.tree.map(jnp.asarray, task.statistics), optimizers.init(settings.optimizer, flat(params)),
             scaling.init(settings.loss_scaling, settings.loss_scale), jnp.int32(0),
         )  # fmt: skip
         bytes_each = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) * settings.devices

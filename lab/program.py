@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lab import devices
+from lab import cache, devices
 from lab.precision import cast
 from lab.reduction import over_devices
 from lab.step import Draw, Examples, Numbers, Recipe, State, update
@@ -126,7 +126,6 @@ def train(
     """Updates first to last - 1 of the stream; a block may be left and entered again at any of its updates."""
     TRACES[recipe] += 1
     not_kept = jax.tree.leaves(tape.snapshots)[0].shape[0] - 1
-    nothing = {name: jnp.zeros((), column.dtype) for name, column in tape.columns.items()}
 
     def begin(k, tape: Tape, state: State) -> Tape:
         """What is done before the first update of a block: measure the held-out examples, keep the state."""
@@ -137,21 +136,29 @@ def train(
             snapshots=jax.tree.map(lambda kept, now: kept.at[slot].set(now), tape.snapshots, state),
         )
 
-    def one_or_none(state, i):
-        done = (first <= i) & (i < last)
-        return lax.cond(done, lambda s: one(recipe, share, data, s, i), lambda s: (s, nothing), state)
-
     def block(k, carry):
         state, tape = carry
-        tape = lax.cond(k * BLOCK >= first, lambda t: begin(k, t, state), lambda t: t, tape)
-        places = k * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
-        state, rows = lax.scan(one_or_none, state, places)
+        start = k * BLOCK
+        tape = lax.cond(start >= first, lambda t: begin(k, t, state), lambda t: t, tape)
+
+        def step(place, carry):
+            state, rows = carry
+            state, row = one(recipe, share, data, state, start + place)
+            # One small write an update instead of one for every column.
+            packed = jnp.stack([row[name].astype(jnp.float32) for name in tape.columns])
+            return state, lax.dynamic_update_slice(rows, packed[None, :], (place, 0))
+
+        none_yet = jnp.zeros((BLOCK, len(tape.columns)))
+        stop = jnp.minimum(last - start, BLOCK)
+        state, rows = lax.fori_loop(jnp.maximum(first - start, 0), stop, step, (state, none_yet))
 
         def write(column, new):
-            old = lax.dynamic_slice(column, (k * BLOCK,), (BLOCK,))
-            return lax.dynamic_update_slice(column, jnp.where(places < first, old, new), (k * BLOCK,))
+            old = lax.dynamic_slice(column, (start,), (BLOCK,))
+            there = start + jnp.arange(BLOCK, dtype=jnp.int32) < first
+            return lax.dynamic_update_slice(column, jnp.where(there, old, new.astype(column.dtype)), (start,))
 
-        return state, tape._replace(columns=jax.tree.map(write, tape.columns, rows))
+        columns = {name: write(column, rows[:, j]) for j, (name, column) in enumerate(tape.columns.items())}
+        return state, tape._replace(columns=columns)
 
     return lax.fori_loop(first // BLOCK, (last + BLOCK - 1) // BLOCK, block, (state, tape))
 
@@ -159,6 +166,7 @@ def train(
 @functools.lru_cache(maxsize=devices.KEPT)
 def program(recipe: Recipe, slots: int) -> Program:
     """The program of a recipe that keeps so many states; it is compiled once for each set of array shapes."""
+    cache.trim()
 
     def over(function, split, arguments, donate=()):
         part = functools.partial(function, recipe)

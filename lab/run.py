@@ -183,8 +183,9 @@ class Training:
         """The states kept so far, by the update they precede."""
         first = self._window * self.plan.window
         steps = [step for step in self.plan.snapshot_steps(self._window) if step < self._offset]
-        slots = devices.fetch(jax.tree.map(lambda leaf: leaf[:, : len(steps)], self._tape.snapshots))
-        states = [jax.tree.map(lambda leaf, slot=slot: leaf[:, slot], slots) for slot in range(len(steps))]
+        # NumPy cuts them out: JAX would compile a program for every number of them.
+        slots = devices.fetch(self._tape.snapshots)
+        states = [jax.tree.map(lambda leaf, slot=slot: np.array(leaf[:, slot]), slots) for slot in range(len(steps))]
         return self._snapshots | {first + step: state for step, state in zip(steps, states, strict=True)}
 
     def _columns(self) -> Record:

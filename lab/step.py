@@ -14,8 +14,9 @@ from jax import lax
 from lab import optimizers, reduction, scaling
 from lab.clipping import CLIPS, cosine, norm, shortened
 from lab.devices import AXIS
+from lab.flat import flat, shaped
 from lab.precision import add, cast, cast_like
-from lab.readings import all_finite, spread, unmoved
+from lab.readings import moved, spread
 from lab.scaling import Scale
 from lab.task import Batch, Context, Losses, Params
 
@@ -93,10 +94,24 @@ class Totals(NamedTuple):
     accumulator: Any
     unclipped: Any
     observed: Any
-    objective: jax.Array
-    loss: jax.Array
-    weight: jax.Array
-    clipped: jax.Array
+    sums: jax.Array
+    """Objective, loss, weight, and how many gradients were clipped [4]; one vector is one addition."""
+
+    @property
+    def objective(self) -> jax.Array:
+        return self.sums[0]
+
+    @property
+    def loss(self) -> jax.Array:
+        return self.sums[1]
+
+    @property
+    def weight(self) -> jax.Array:
+        return self.sums[2]
+
+    @property
+    def clipped(self) -> jax.Array:
+        return self.sums[3]
 
 
 class Seen(NamedTuple):
@@ -194,32 +209,39 @@ def adds(
 
 
 def together(
-    recipe: Recipe, numbers: Numbers, params: Params, scale: jax.Array, own: Any, weight: jax.Array, microbatches: int
-) -> tuple[Any, Any, tuple[Any, Any], jax.Array]:
-    """From every device's total, float32, with its weight [], to the gradient the optimizer is given.
+    recipe: Recipe,
+    numbers: Numbers,
+    params: Params,
+    scale: jax.Array,
+    own: jax.Array,
+    weight: jax.Array,
+    microbatches: int,
+) -> tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array], jax.Array]:
+    """From every device's total [p], float32, with its weight [], to the gradient the optimizer is given.
 
     Returns:
         The device's own total after a clip that stands there; that of all devices, divided; the gradient after the
-        clip and after the loss scale is divided out, in their order; and whether a clip here changed it, bool [].
+        clip and after the loss scale is divided out, in their order, all [p]; and whether a clip here changed it,
+        bool [].
     """
-    clip, clipped = CLIPS[recipe.clip], jnp.bool_(False)
+    clipped = jnp.bool_(False)
+
+    def clip(vector):
+        return flat(CLIPS[recipe.clip](shaped(vector, params), params, numbers.clip_threshold))
+
     if clips_devices(recipe):
         by = scale * reduction.divisor(recipe.reduction, weight, microbatches)
-        own, clipped = clip_own(recipe, numbers, params, own, by)
+        short, clipped = clip_own(recipe, numbers, params, shaped(own, params), by)
+        own = flat(short)
     reduced = reduction.over_devices(recipe.device_reduction, recipe.reduction, own, weight, microbatches, recipe.axis)
     if recipe.clip_at == "scaled":
-        short = clip(reduced, params, numbers.clip_threshold)
-        return own, reduced, (short, unscaled(short, scale)), shortened(reduced, short)
-    plain = unscaled(reduced, scale)
+        short = clip(reduced)
+        return own, reduced, (short, short / scale), shortened(reduced, short)
+    plain = reduced / scale
     if recipe.clip_at != "update":
         return own, reduced, (plain, plain), clipped
-    short = clip(plain, params, numbers.clip_threshold)
+    short = clip(plain)
     return own, reduced, (plain, short), shortened(plain, short)
-
-
-def unscaled(gradient: Any, scale: jax.Array) -> Any:
-    """The gradient without the loss scale []."""
-    return jax.tree.map(lambda g: g / scale, gradient)
 
 
 def zeros(params: Params, dtype: Any = None) -> Params:
@@ -271,31 +293,39 @@ def update(
             unclipped = add(totals.unclipped, reduction.contribution(recipe.reduction, gradient, weight))
         added, clipped = adds(recipe, numbers, params, scale, gradient, weight)
         accumulator = add(totals.accumulator, added)
+        objective = reduction.contribution(recipe.reduction, loss, weight)
+        sums = jnp.stack([objective, jnp.where(weight > 0, loss, 0), weight, clipped.astype(jnp.float32)])
         after = Totals(
             accumulator=accumulator,
             unclipped=unclipped,
             observed=jax.tree.map(jnp.add, totals.observed, observed),
-            objective=totals.objective + reduction.contribution(recipe.reduction, loss, weight),
-            loss=totals.loss + jnp.where(weight > 0, loss, 0),
-            weight=totals.weight + weight,
-            clipped=totals.clipped + clipped.astype(jnp.float32),
+            sums=totals.sums + sums,
         )
         return after, watch and watch(loss, weight, gradient, added, accumulator)
 
     empty = zeros(params, recipe.accumulator_dtype)
     unclipped = zeros(params, jnp.float32) if at_microbatch else ()
-    nothing = Totals(empty, unclipped, zeros(state.statistics), *[jnp.float32(0)] * 4)
+    nothing = Totals(empty, unclipped, zeros(state.statistics), jnp.zeros(4))
     totals, watched = lax.scan(accumulate, nothing, (examples.rows, examples.filled))
 
     def reduce(total, kind=recipe.device_reduction):
         return reduction.over_devices(kind, recipe.reduction, total, totals.weight, microbatches, recipe.axis)
 
-    # From here to the optimizer everything is float32, whatever the accumulator was.
-    before = cast(totals.accumulator, jnp.float32)
-    own, reduced, between, clipped = together(recipe, numbers, params, scale, before, totals.weight, microbatches)
+    # From here to the optimizer everything is float32, whatever the accumulator was; and it is one vector [p], because
+    # a kernel for every leaf would take longer than the arithmetic.
+    before = flat(params)
+
+    def tree(vector):
+        return shaped(vector, params)
+
+    accumulated = flat(cast(totals.accumulator, jnp.float32))
+    unclipped = flat(totals.unclipped) if at_microbatch else accumulated
+    own, reduced, between, clipped = together(
+        recipe, numbers, params, scale, accumulated, totals.weight, microbatches
+    )  # fmt: skip
     touched = totals.clipped / microbatches if at_microbatch else clipped.astype(jnp.float32)
     gradient = between[-1]
-    before_clip = norm(unscaled(reduce(totals.unclipped if at_microbatch else before), scale))
+    before_clip = norm(reduce(unclipped) / scale)
     after_clip = norm(gradient) if recipe.clip != "none" else before_clip
     finite = everywhere(jnp.isfinite(before_clip) & jnp.isfinite(after_clip), recipe.axis)
     skipped = scaling.skips(recipe.loss_scaling, finite)
@@ -304,12 +334,13 @@ def update(
         return jax.tree.map(lambda x, y: jnp.where(skipped, y, x), new, old)
 
     direction, optimizer = optimizers.direction(
-        recipe.optimizer, numbers.weight_decay, cast_like(gradient, params), state.optimizer, params
+        recipe.optimizer, numbers.weight_decay, gradient.astype(before.dtype), state.optimizer, before
     )
-    step = cast_like(jax.tree.map(lambda d: -rate * d.astype(jnp.float32), direction), params)
-    applied = unless_skipped(step, zeros(params))
-    after = State(
-        params=unless_skipped(add(params, applied), params),
+    step = (-rate * direction.astype(jnp.float32)).astype(before.dtype)
+    applied = unless_skipped(step, jnp.zeros_like(before))
+    after = unless_skipped(before + applied, before)
+    following = State(
+        params=tree(after),
         statistics=unless_skipped(remembered(recipe, state.statistics, totals), state.statistics),
         optimizer=unless_skipped(optimizer, state.optimizer),
         scale=scaling.adjust(recipe.loss_scaling, state.scale, finite, numbers.growth_interval),
@@ -317,6 +348,7 @@ def update(
     )
 
     loss = reduction.over_devices("global", "mean", totals.loss, totals.weight, microbatches, recipe.axis)
+    unmoved, whole = moved(before, applied, after)
     row = {
         "loss": loss,
         "objective": reduce(totals.objective),
@@ -327,18 +359,19 @@ def update(
         "update_norm": norm(applied),
         "loss_scale": scale,
         "skipped": skipped,
-        "unmoved": unmoved(params, applied, after.params),
-        "finite": finite & everywhere(jnp.isfinite(loss) & all_finite(after.params), recipe.axis),
+        "unmoved": unmoved,
+        "finite": finite & everywhere(jnp.isfinite(loss) & whole, recipe.axis),
     }
     if recipe.axis:
-        mine = unscaled(reduction.finish(recipe.reduction, before, totals.weight, microbatches), scale)
+        mine = reduction.finish(recipe.reduction, accumulated, totals.weight, microbatches) / scale
         row |= {
-            "spread": spread(after.params, recipe.axis),
+            "spread": spread(after.astype(jnp.float32), recipe.axis),
             "device_loss": reduction.finish("mean", totals.loss, totals.weight, microbatches),
             "device_grad_norm": norm(mine),
-            "device_cosine": cosine(mine, unscaled(reduce(before, "global"), scale)),
+            "device_cosine": cosine(mine, reduce(accumulated, "global") / scale),
         }
     shared = [own] if clips_devices(recipe) else []
     shared += [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
-    passed = (totals.accumulator, *shared, reduced, *between, direction, applied, after.params)
-    return after, row, Seen(watched, unscaled(reduced, scale), passed)
+    passed = (*shared, reduced, *between, direction, applied, after)
+    seen = Seen(watched, tree(reduced / scale), (totals.accumulator, *map(tree, passed)))
+    return following, row, seen

@@ -25,16 +25,18 @@ COMPOSED = {
     "lab.record": set(),
     "lab.task": set(),
     "lab.reduction": set(),
-    "lab.clipping": set(),
+    "lab.cache": set(),
+    "lab.flat": set(),
+    "lab.clipping": {"lab.flat", "lab.precision"},
     "lab.precision": set(),
     "lab.scaling": set(),
     "lab.devices": {"lab.choices", "lab.key", "lab.precision"},
     "lab.optimizers": set(),
     "lab.reference": set(),
     "lab.exercise": set(),
-    "lab.readings": {"lab.task"},
+    "lab.readings": set(),
     "lab.step": {
-        "lab.clipping", "lab.devices", "lab.optimizers", "lab.precision", "lab.readings", "lab.reduction",
+        "lab.clipping", "lab.devices", "lab.flat", "lab.optimizers", "lab.precision", "lab.readings", "lab.reduction",
         "lab.scaling", "lab.task",
     },
 }  # fmt: skip
@@ -104,7 +106,9 @@ def test_there_is_no_cycle_when_modules_are_loaded():
 def test_nothing_imports_the_command_and_the_command_loads_only_settings(module):
     assert module == "lab.cli" or "lab.cli" not in own(module)
     if module == "lab.cli":
-        assert own(module, everywhere=False) == {"lab.files", "lab.key", "lab.meeting", "lab.processes", "lab.settings"}
+        assert own(module, everywhere=False) == {
+            "lab.cache", "lab.files", "lab.grid", "lab.key", "lab.meeting", "lab.processes", "lab.settings",
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize(

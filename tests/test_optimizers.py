@@ -94,7 +94,7 @@ def test_moments_and_counter_move_once_an_update():
     assert abs(run.params["w"][0] + 0.140022) > 0.04
     state = run.state(1).optimizer
     assert state.count == 1
-    np.testing.assert_allclose([state.mu["w"][0], state.nu["w"][0]], [0.1, 0.001], rtol=1e-4)
+    np.testing.assert_allclose([state.mu[0], state.nu[0]], [0.1, 0.001], rtol=1e-4)
 
 
 def test_an_opened_update_shows_the_direction_and_what_was_applied():

@@ -169,4 +169,4 @@ def test_a_warm_up_from_zero_makes_the_first_update_a_no_op_while_moments_move()
     settings = Settings(task="hand", gradients="5", w="1", optimizer="adam", schedule="warmup_linear", steps=10)
     run = fit(settings)
     assert run.state(1).params["w"].item() == 1 and run.record["update_norm"][0] == 0
-    np.testing.assert_allclose(run.state(1).optimizer.mu["w"], [0.5], rtol=1e-6)
+    np.testing.assert_allclose(run.state(1).optimizer.mu, [0.5], rtol=1e-6)

@@ -1,0 +1,93 @@
+"""Speed, by counts and never by the clock: what is compiled, how large the program is, what a long run keeps."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from lab import Settings
+from lab.plan import Plan
+from lab.program import TRACES
+from lab.run import Training
+
+ROOT = Path(__file__).parents[1]
+
+
+def operations(settings: Settings) -> Counter[str]:
+    """The operations of the lowered program."""
+    plan = Plan(settings)
+    data = plan.data(0, plan.start)
+    given = plan.start, plan.blank(data), plan.share, data, jnp.int32(0), jnp.int32(1)
+    return Counter(re.findall(r"stablehlo\.(\w+)", plan.program.train.lower(*given).as_text()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "most", "dots", "reductions"),
+    [
+        (Settings(), 1350, 14, 32),
+        (Settings(devices=4), 1750, 14, 45),
+        (Settings(task="linear"), 800, 3, 16),
+        (Settings(task="names"), 1980, 31, 64),
+    ],
+    ids=["digits", "four devices", "linear", "names"],
+)
+def test_the_program_stays_as_small_as_it_is(settings, most, dots, reductions):
+    found = operations(settings)
+    assert sum(found.values()) <= most
+    assert found["while"] == 3, "blocks, updates, microbatches"
+    assert found["dot_general"] <= dots and found["reduce"] <= reductions
+
+
+def test_a_layer_more_is_a_larger_program():
+    one, two = (operations(Settings(hidden=hidden)) for hidden in ("64", "64,64"))
+    assert sum(one.values()) < sum(two.values()) and one["dot_general"] == 9 and two["dot_general"] == 14
+
+
+def test_the_number_of_microbatches_and_the_length_of_the_run_do_not_change_the_program():
+    few = operations(Settings(microbatches=2, steps=16))
+    assert few == operations(Settings(microbatches=64, steps=16)) == operations(Settings(microbatches=2, steps=20_000))
+
+
+def test_a_run_of_the_same_structure_compiles_nothing_at_all():
+    compiled = Counter()
+    jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **facts: compiled.update([event]))
+
+    def compiles(settings: Settings) -> int:
+        before = compiled["/jax/core/compile/backend_compile_duration"]
+        training = Training(Plan(settings))
+        while not training.done:
+            training.advance(settings.steps)
+        training.run()
+        return compiled["/jax/core/compile/backend_compile_duration"] - before
+
+    settings = Settings(task="points", batch_size=48, steps=40)
+    assert compiles(settings) > 0
+    traced = TRACES[Plan(settings).recipe]
+    assert compiles(settings) == 0
+    other = settings.replace(seed=5, learning_rate=0.3, shape="spiral", steps=100, schedule="one_cycle")
+    assert compiles(other.replace(schedule=settings.schedule)) == 0
+    assert TRACES[Plan(other).recipe] == traced == 1
+
+
+LONG = """
+import resource
+import lab
+
+settings = lab.Settings(task="linear", steps=20)
+lab.fit(settings)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run = lab.fit(settings.replace(steps=200_000))
+assert run.record.length == 200_000 and len(run.kept) <= 32
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_run_of_200_000_updates_stays_under_300_mb():
+    done = subprocess.run([sys.executable, "-c", LONG], cwd=ROOT, capture_output=True, text=True, check=True)
+    kilobytes = int(done.stdout) / (1024 if sys.platform == "darwin" else 1)
+    assert kilobytes < 300_000
