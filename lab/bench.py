@@ -15,6 +15,8 @@ from lab.settings import Settings
 
 SECONDS = 0.05
 """About how long one timing of `ours` takes."""
+FEWEST, ENOUGH = 3, 2.0
+"""A loop is timed no further after so many timings that took so many seconds together."""
 MOST_UPDATES, MOST_CALLS = 2048, 4096
 """No timing has more updates than this, nor more microbatches."""
 
@@ -95,10 +97,12 @@ def of_settings(label: str, settings: Settings, names: Sequence[str], repeats: i
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(repeats):
         for name in names if turn % 2 == 0 else reversed(names):
-            seconds[name].append(timed(loops[name]))
+            if turn < FEWEST or sum(seconds[name]) < ENOUGH:
+                seconds[name].append(timed(loops[name]))
 
     def ratio(name, other):
-        return float(np.median(np.array(seconds[name]) / np.array(seconds[other]))) if other in names else None
+        both = zip(seconds[name], seconds.get(other, []), strict=False)
+        return float(np.median([a / b for a, b in both])) if other in names else None
 
     return [
         Row(

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 def eager(work: "Work") -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     """What makes fresh parameters and an optimizer, and what trains them: microbatches add up, then a step."""
+    # Kernels as small as these are slower on several threads.
+    torch.set_num_threads(1)
     inputs, labels = (torch.from_numpy(np.array(work.data[name])) for name in ("x", "y"))
     rows = torch.from_numpy(np.array(work.rows[:, 0], np.int64))
     filled, rates = np.array(work.filled[0]), np.array(work.rates)
