@@ -1,6 +1,7 @@
 """Controls <-> `Settings`. A refused value stays in its control, with the reason under it."""
 
 import html
+from collections.abc import Collection
 
 import streamlit as st
 
@@ -70,14 +71,16 @@ def refusal(name: str):
         st.html(f'<p class="refusal" role="alert">{html.escape(sentence)}</p>')
 
 
-def sidebar():
-    """Draw the controls of every group that matters for the choices made."""
+def sidebar(without: Collection[str] = ()):
+    """Draw the controls of every group that matters for the choices made, except those of some keys."""
     settings: Settings = st.session_state.settings
     hidden = st.session_state.look.hide
     used, changed = settings.used(), settings.changed()
     with st.sidebar:
         for group in [group for group in GROUPS if group not in hidden]:
-            names = [name for name in used if about_key(name).group == group]
+            names = [name for name in used if about_key(name).group == group and name not in without]
+            if not names:
+                continue
             differs = any(name in changed for name in names if name != "task")
             title = words.GROUPS[group] + (" •" if differs else "")
             with st.expander(title, expanded=group in OPEN, key=f"group_{group}"):

@@ -7,51 +7,41 @@ a long run never keeps a short one waiting, and it ends when the last watcher le
 import os
 import sys
 import threading
-import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from app.shared import Board, Shared
 from lab.key import SettingsError
 from lab.plan import Plan
 from lab.record import Record
 from lab.run import Progress, Run, Training
 from lab.settings import Settings
 
-KEPT_JOBS, KEPT_ANSWERS, KEPT_SESSIONS = 48, 128, 1000
-"""Finished runs, answers about each, and sessions that are remembered for the next visit."""
-GONE_AFTER = 90.0
-"""Seconds after which a watcher who has not been heard of no longer counts."""
+KEPT_JOBS, KEPT_ANSWERS = 48, 128
+"""Finished runs, and answers about each, that are remembered for the next visit."""
 
 Answer = TypeVar("Answer")
 
 _pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="training")
-_jobs: "OrderedDict[Settings, Job]" = OrderedDict()
-_watched: "OrderedDict[str, Job]" = OrderedDict()
-_lock = threading.Lock()
 
 
-class Job:
-    """One training and its result.
-
-    Attributes:
-        run: the finished run, once there is one.
-        failure: one sentence, if it could not be trained.
-        ended: set when it is finished, has failed or was given up.
-    """
+class Job(Shared):
+    """One training; its result is the finished run."""
 
     def __init__(self, settings: Settings, session: str):
-        self.settings = settings
-        self.run: Run | None = None
-        self.failure: str | None = None
-        self.ended = threading.Event()
+        super().__init__(settings, session)
         self._training: Training | None = None
-        self._watchers = {session: time.monotonic()}
         self._turn = threading.Lock()
         self._answers: OrderedDict[tuple, Future] = OrderedDict()
         self._queue()
+
+    @property
+    def run(self) -> Run | None:
+        """The finished run, once there is one."""
+        return self.result
 
     def _queue(self):
         """Take a place at the end of the queue; when the server is stopping there is none."""
@@ -59,20 +49,6 @@ class Job:
             _pool.submit(self._next)
         except RuntimeError:
             self._give_up()
-
-    def watch(self, session: str):
-        """Somebody is still looking."""
-        self._watchers[session] = time.monotonic()
-
-    def leave(self, session: str):
-        """Somebody looks elsewhere."""
-        self._watchers.pop(session, None)
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether nobody has looked for a while."""
-        now = time.monotonic()
-        return all(now - seen > GONE_AFTER for seen in list(self._watchers.values()))
 
     def _next(self):
         """Compile, or train one chunk; then queue again."""
@@ -85,7 +61,7 @@ class Job:
                 elif not self._training.done:
                     self._training.chunk()
                 if self._training.done:
-                    self.run, self._training = self._training.run(), None
+                    self.result, self._training = self._training.run(), None
                     self.ended.set()
                     return None
             self._queue()
@@ -98,9 +74,8 @@ class Job:
             self._give_up()
 
     def _give_up(self):
-        with _lock:
-            if self.failure is None and _jobs.get(self.settings) is self:
-                del _jobs[self.settings]
+        if self.failure is None:
+            board.forget(self.settings, self)
         self._training = None
         self.ended.set()
 
@@ -130,33 +105,8 @@ class Job:
             return self._answers[asked]
 
 
-def watch(session: str, settings: Settings) -> Job:
-    """The job of these settings, begun if need be; the session leaves what it watched before."""
-    with _lock:
-        job = _jobs.get(settings)
-        if job is None or (job.ended.is_set() and job.run is None and job.failure is None):
-            job = _jobs[settings] = Job(settings, session)
-        job.watch(session)
-        before = _watched.get(session)
-        if before is not None and before is not job:
-            before.leave(session)
-        _watched[session] = job
-        _watched.move_to_end(session)
-        if len(_watched) > KEPT_SESSIONS:
-            _watched.popitem(last=False)
-        _jobs.move_to_end(settings)
-        finished = [settings for settings, job in _jobs.items() if job.ended.is_set()]
-        for settings in finished[: len(finished) - KEPT_JOBS]:
-            del _jobs[settings]
-    return job
-
-
-def leave(session: str):
-    """The session watches nothing any more; a training nobody watches ends with its chunk."""
-    with _lock:
-        job = _watched.pop(session, None)
-    if job is not None:
-        job.leave(session)
+board = Board(Job, KEPT_JOBS)
+watch, leave = board.watch, board.leave
 
 
 def answer(job: Job | None, run: Run, question: Callable[..., Answer], *about: Any) -> Answer:

@@ -29,4 +29,13 @@ def lab():
     page()
 
 
-st.navigation([st.Page(lab, title="Lab", default=True)], position="hidden").run()
+def loops():
+    from app.views.loops import page
+
+    page()
+
+
+views = [st.Page(lab, title=words.LAB, default=True), st.Page(loops, title=words.LOOPS, url_path="loops")]
+chosen = st.navigation(views, position="hidden" if seen.embed or seen.present else "top")
+visit.turn_to(chosen.url_path)
+chosen.run()

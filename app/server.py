@@ -47,7 +47,7 @@ class Headers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send):
         if scope["type"] == "http" and EMBED in scope["query_string"].split(b"&"):
             query = scope["query_string"].decode("latin-1").replace(EMBED.decode(), "embed=true")
-            await RedirectResponse(f"/?{query}")(scope, receive, send)
+            await RedirectResponse(f"{scope['path']}?{query}")(scope, receive, send)
             return
 
         async def with_headers(message: Message):

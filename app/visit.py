@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import look
 from app.look import Look
@@ -20,12 +21,28 @@ PLACE = ("step", "view")
 """Parts of the address that the browser keeps up to date by itself, without a visit to the server."""
 
 
+def session() -> str:
+    """The identity of this browser tab."""
+    context = get_script_run_ctx()
+    assert context is not None
+    return context.session_id
+
+
 def settings() -> Settings:
     """The settings of this visit, read from the address when it begins and whenever somebody changed the address."""
     query = given()
     if "settings" not in st.session_state or _lasting(query) != _lasting(st.session_state.query):
         _read(query)
     return st.session_state.settings
+
+
+def turn_to(view: str):
+    """Note which page is on; a link from one page to another has an empty address, and takes the settings along."""
+    state = st.session_state
+    turned = state.get("page", view) != view
+    state.page = view
+    if turned and "settings" in state and not given():
+        publish()
 
 
 def given() -> dict[str, str]:
@@ -90,9 +107,10 @@ def query() -> dict[str, str]:
 def address(**changes: Any) -> str:
     """The whole address of this visit, as a link; with changes to its look."""
     look = seen()._replace(**changes)
-    given = st.session_state.settings.query() | look.query() | ({"embed": "1"} if look.embed else {})
+    state = st.session_state
+    given = state.settings.query() | look.query() | ({"embed": "1"} if look.embed else {})
     place = (st.context.url or "").partition("?")[0].rstrip("/")
-    return f"{place}/?{urlencode(given, safe=',/:')}"
+    return f"{place}{'' if state.page else '/'}?{urlencode(given, safe=',/:')}"
 
 
 def publish():

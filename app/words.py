@@ -4,6 +4,39 @@ from lab.choices import REDUCTIONS
 from lab.settings import Settings
 
 TITLE = "training-lab"
+LAB, LOOPS = "Lab", "Loops"
+
+LOOPS_LOOK = (
+    "One training, written in several ways, timed on this machine: what should turn the loop, and what does it cost?"
+)
+NOT_COMPARED = "The loops of task={task} are not compared: choose another task on the left."
+LEFT_OUT = "Left out, because only the lab's own program does it: {words}."
+MEASURING = "In a process of its own: {doing}…"
+TURN = "waiting for another measurement to end"
+MEASURE_AGAIN = "Measure again"
+MEASURED_ON = (
+    "Measured here, on {cores} of {processor}, Python {python}, jax {jax}; every timing is of {updates}, all loops in "
+    "turn; nothing was compiled before."
+)
+STOPPED_TIMING = "Stopped: this is what was known by then."
+LOOP_TABLE = "Loops, times and memory"
+LOOP_COLUMNS = ("loop", "an update takes", "middle half", "updates/s", "beside one scan", "to compile", "memory")
+LOOP_IS = {
+    "ours": "the compiled program of the Lab page, with its record, snapshots and held-out measurements",
+    "bare": "lax.scan over all updates, in one jit; nothing recorded",
+    "chunked": "lax.scan over 16 updates at a time; Python reads the loss in between",
+    "python_loop": "a jitted update, called again and again; Python reads every loss",
+    "multisteps": "a jitted microbatch, called again and again; optax counts them",
+    "unrolled": "the scan over microbatches written out: longer to compile",
+    "torch": "no compiler; on one thread",
+}
+DEBUGGING = "What disable_jit shows"
+DEBUGGING_READ = "The same update, with a look at the loss of every microbatch: print(loss) inside the scan."
+JITTED = "jax.jit"
+DISABLED = "jax.disable_jit()"
+WRITTEN = "How each loop is written"
+WRITTEN_LOOP = "loop"
+WRITTEN_OURS = "The program itself is in lab/program.py; here it is compiled and called."
 
 TASKS = {
     "scalar": "one number, by hand",

@@ -8,15 +8,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from lab import cache, files, grid, processes
+from lab.headline import headline
 from lab.key import SettingsError, require, shown
 from lab.meeting import Team
 from lab.settings import GROUPS, KEYS, Settings, about_key, split_words
-
-if TYPE_CHECKING:
-    pass
 
 
 class Parser(argparse.ArgumentParser):
@@ -213,7 +211,7 @@ def train(given: argparse.Namespace, settings: Settings, team: Team | None = Non
         told["findings"] = [finding._asdict() for finding in found[""]]
         write(given.json, to_json(told) + "\n")
     for label, side in sides.items():
-        say(label + findings.headline(side.settings), found[label])
+        say(label + headline(side.settings), found[label])
     if comparison:
         apart, loss = comparison.parameters["parameter_distance"][-1], comparison.loss["loss_absolute"][-1]
         print(
@@ -256,7 +254,7 @@ def inspect(given: argparse.Namespace) -> int:
         told["orders"] = [order.to_dict() for order in orders]
         told["findings"] = [finding._asdict() for finding in found]
         write(given.json, to_json(told) + "\n")
-    say(f"{findings.headline(settings)} · update {given.step}", found)
+    say(f"{headline(settings)} · update {given.step}", found)
     if not given.json:
         for name, vector in update.reductions.items():
             error = update.reduction_agreement[name].relative_error
@@ -270,13 +268,14 @@ def bench(given: argparse.Namespace) -> int:
     check_writable(given.json)
 
     from lab import bench
+    from lab.machine import machine
     from lab.record import to_json
 
     rows = list(bench.measure(chosen, lambda text: print(text, file=sys.stderr)))
     if given.json is not None:
-        write(given.json, to_json({"machine": bench.machine(), "rows": [row.to_dict() for row in rows]}) + "\n")
+        write(given.json, to_json({"machine": machine(), "rows": [row.to_dict() for row in rows]}) + "\n")
     if given.json != "-":
-        about = ", ".join(f"{name} {value}" for name, value in bench.machine().items())
+        about = ", ".join(f"{name} {value}" for name, value in machine().items())
         write("-", f"{about}\n{bench.table(rows)}\n")
     return 0
 

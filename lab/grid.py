@@ -4,6 +4,7 @@ import argparse
 from typing import Any, NamedTuple
 
 from lab.key import SettingsError, require, shown
+from lab.loops.compared import NAMES
 from lab.settings import Settings
 
 WORK: dict[str, dict[str, Any]] = {
@@ -14,8 +15,6 @@ WORK: dict[str, dict[str, Any]] = {
     "linear": dict(task="linear"),
 }
 """What can be trained, by the name it has here; all else is as the task has it by default."""
-LOOPS = ("ours", "bare", "unrolled", "chunked", "python_loop", "multisteps", "torch")
-"""The ways to train of `lab.loops`."""
 MOST_REPEATS = 101
 
 
@@ -25,7 +24,7 @@ class Grid(NamedTuple):
     work: tuple[str, ...] = ("digits",)
     microbatches: tuple[str, ...] = ("1", "8", "16")
     devices: tuple[str, ...] = ("1",)
-    loops: tuple[str, ...] = LOOPS
+    loops: tuple[str, ...] = tuple(NAMES)
     repeats: int = 9
 
     def settings(self) -> list[tuple[str, Settings]]:
@@ -51,7 +50,7 @@ def add_options(commands: Any):
     text = "time the lab beside other ways to train the same"
     about = f"{text.capitalize()}. Without options about a minute: {', '.join(Grid().work)} on one device."
     command = commands.add_parser("bench", help=text, description=about)
-    for name, legal in (("work", tuple(WORK)), ("loops", LOOPS)):
+    for name, legal in (("work", tuple(WORK)), ("loops", tuple(NAMES))):
         command.add_argument(f"--{name}", metavar="NAME,...", help=f"which of {', '.join(legal)}")
     for name in ("microbatches", "devices"):
         command.add_argument(f"--{name}", metavar="NUMBER,...", help=f"numbers of {name}, such as 1,4")
@@ -69,7 +68,7 @@ def read(given: argparse.Namespace) -> Grid:
     grid = FULL if given.full else Grid()
     lists = {name: getattr(given, name) for name in ("work", "microbatches", "devices", "loops")}
     grid = grid._replace(**{name: tuple(text.split(",")) for name, text in lists.items() if text is not None})
-    for name, legal in (("work", tuple(WORK)), ("loops", LOOPS)):
+    for name, legal in (("work", tuple(WORK)), ("loops", tuple(NAMES))):
         for word in getattr(grid, name):
             require(word in legal, f"--{name} {shown(word)}: must be among {', '.join(legal)}")
     grid.settings()

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+DURATIONS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+
 
 def number(value: float) -> str:
     """Three significant digits, as a person would write them: 0.0183, 12.3, 1.2e-07, 12,300."""
@@ -21,3 +24,15 @@ def percent(share: float) -> str:
 def plural(count: int, word: str) -> str:
     """`1 update`, `2 updates`."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('batch') else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds with a unit: 291 µs."""
+    scale, unit = next((pair for pair in DURATIONS if seconds >= pair[0]), DURATIONS[-1])
+    return f"{number(seconds / scale)} {unit}"
+
+
+def size(count: float) -> str:
+    """Bytes with a unit: 2.4 MiB."""
+    per, unit = next((pair for pair in SIZES if count >= pair[0]), SIZES[-1])
+    return f"{number(count / per)} {unit}"

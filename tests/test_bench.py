@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lab.cli import main
-from lab.grid import FULL, LOOPS, WORK
+from lab.grid import FULL, WORK
+from lab.loops.compared import NAMES
 
 
 def test_the_table_goes_to_standard_output_and_progress_to_standard_error(capsys):
@@ -52,5 +53,5 @@ def test_bad_words_are_refused_in_one_sentence(words, told, capsys):
 
 def test_the_full_grid_is_the_one_that_was_promised():
     assert set(FULL.work) == {"digits", "names", "points-4-2", "points-64-64"} <= set(WORK)
-    assert (FULL.microbatches, FULL.devices, FULL.loops) == (("1", "4", "16", "64"), ("1", "4"), LOOPS)
+    assert (FULL.microbatches, FULL.devices, FULL.loops) == (("1", "4", "16", "64"), ("1", "4"), tuple(NAMES))
     assert len(FULL.settings()) == 4 * 4 * 2

@@ -288,4 +288,4 @@ def test_help_names_every_key_with_its_legal_values(capsys, command):
 def test_help_of_the_whole_command(capsys):
     with pytest.raises(SystemExit) as leaving:
         main(["--help"])
-    assert leaving.value.code == 0 and "{run,inspect}" in capsys.readouterr().out
+    assert leaving.value.code == 0 and "{run,inspect,bench}" in capsys.readouterr().out

@@ -15,7 +15,8 @@ from lab import Settings, SettingsError, fit
 from lab.choices import DEVICE_REDUCTIONS, PARALLEL, REDUCTIONS
 from lab.devices import check, described
 from lab.diagnosis import diagnose
-from lab.findings import headline, of_run, of_update
+from lab.findings import of_run, of_update
+from lab.headline import headline
 from lab.plan import Plan
 from lab.program import TRACES
 

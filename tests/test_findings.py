@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lab import Settings, fit, microscope
-from lab.findings import headline, number, of_run, of_update, percent, plural
+from lab.findings import number, of_run, of_update, percent, plural
+from lab.headline import headline
 from lab.plan import Plan
 from lab.run import Training
 

@@ -107,7 +107,8 @@ def test_nothing_imports_the_command_and_the_command_loads_only_settings(module)
     assert module == "lab.cli" or "lab.cli" not in own(module)
     if module == "lab.cli":
         assert own(module, everywhere=False) == {
-            "lab.cache", "lab.files", "lab.grid", "lab.key", "lab.meeting", "lab.processes", "lab.settings",
+            "lab.cache", "lab.files", "lab.grid", "lab.headline", "lab.key", "lab.meeting", "lab.processes",
+            "lab.settings",
         }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from app import jobs
+from app import jobs, shared
 from lab import Run, Settings, fit
 
 pytestmark = pytest.mark.page
@@ -98,7 +98,7 @@ def test_before_the_first_update_there_is_nothing_and_no_waiting(monkeypatch):
 def test_who_has_not_been_heard_of_no_longer_counts(monkeypatch):
     job = jobs.watch("closed tab", Settings(task="linear", steps=LONG, seed=47))
     wait_for(job.progress)
-    monkeypatch.setattr(jobs, "GONE_AFTER", 0.0)
+    monkeypatch.setattr(shared, "GONE_AFTER", 0.0)
     assert job.ended.wait(30)
 
 
@@ -117,11 +117,11 @@ def test_a_failure_is_one_sentence_and_is_not_tried_again(monkeypatch, capfd):
 
 
 def test_finished_runs_are_kept_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(jobs, "KEPT_JOBS", 3)
+    monkeypatch.setattr(jobs.board, "kept", 3)
     for seed in range(6):
         assert jobs.watch("collector", Settings(task="linear", steps=5, seed=100 + seed)).ended.wait(30)
     jobs.watch("collector", Settings(task="linear", steps=5, seed=105))
-    assert sum(job.ended.is_set() for job in jobs._jobs.values()) <= 3
+    assert sum(job.ended.is_set() for job in jobs.board.all.values()) <= 3
 
 
 def test_an_opened_update_is_kept():

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from lab import Settings, SettingsError, bench, fit
-from lab.grid import LOOPS as NAMES
 from lab.grid import Grid
-from lab.loops import CHUNK, LOOPS, Work, applies, chunked
+from lab.loops.compared import NAMES, applies
+from lab.loops.scans import CHUNK, chunked
+from lab.loops.timing import LOOPS
+from lab.loops.work import Work
 
 HERE = [name for name in NAMES if name != "torch"]
 WORK = {
@@ -51,7 +53,7 @@ def test_a_loop_that_took_another_rate_would_end_elsewhere():
 
 def test_the_chunked_scan_reports_where_it_is():
     told = []
-    loop = chunked(work("digits"), lambda done, loss: told.append((done, loss)))
+    loop = chunked(work("digits"), report=lambda done, loss: told.append((done, loss)))
     loop.run(loop.prepare())
     loss = fit(WORK["digits"]).record["loss"]
     assert [done for done, _ in told] == [CHUNK, 20]
@@ -76,14 +78,14 @@ def test_what_only_ours_can_do_is_refused(changes, told):
 def test_the_bench_times_every_loop_and_tells_their_ratios():
     grid = Grid(("linear",), ("2",), ("1",), ("ours", "bare", "multisteps"), repeats=3)
     rows = list(bench.measure(grid))
-    assert [row.loop for row in rows] == list(grid.loops)
-    for row in rows:
-        assert len(row.seconds) == 3 and min(row.seconds) > 0 and row.updates % 16 == 0
-        low, median, high = row.per_second()
+    assert [row.measured.loop for row in rows] == list(grid.loops)
+    for measured in (row.measured for row in rows):
+        assert len(measured.seconds) == 3 and min(measured.seconds) > 0 and measured.updates % 16 == 0
+        low, median, high = measured.per_update
         assert 0 < low <= median <= high
     bare = rows[1]
     assert bare.to_bare == 1 and rows[0].to_ours == 1
-    want = np.median(np.array(rows[0].seconds) / np.array(bare.seconds))
+    want = np.median(np.array(rows[0].measured.seconds) / np.array(bare.measured.seconds))
     np.testing.assert_allclose(rows[0].to_bare or 0, want)
     lines = bench.table(rows).splitlines()
     assert len(lines) == 4 and lines[0].split()[:4] == ["work", "devices", "microbatches", "loop"]

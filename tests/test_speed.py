@@ -55,7 +55,7 @@ def test_the_number_of_microbatches_and_the_length_of_the_run_do_not_change_the_
 
 def test_a_run_of_the_same_structure_compiles_nothing_at_all():
     compiled = Counter()
-    jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **facts: compiled.update([event]))
+    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **facts: compiled.update([event]))
 
     def compiles(settings: Settings) -> int:
         before = compiled["/jax/core/compile/backend_compile_duration"]

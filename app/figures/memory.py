@@ -5,15 +5,14 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.figures.base import Chart, figure
-from lab.findings import number, percent
+from lab.findings import percent
 from lab.memory import Memory
-
-UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+from lab.wording import SIZES, size
 
 
 def memory(found: Memory, microbatches: int) -> Chart:
     """What one update needs, as bars: what the cut cannot shrink below, and what it can above."""
-    size, unit = next((size, unit) for size, unit in UNITS if found.temporary.max() + found.state >= size)
+    per, unit = next(pair for pair in SIZES if found.temporary.max() + found.state >= pair[0])
     names = [str(count) for count in found.counts]
     fixed = {
         "parameters and optimizer": np.full(len(names), found.state),
@@ -24,21 +23,21 @@ def memory(found: Memory, microbatches: int) -> Chart:
     shades = (theme.REFERENCE, theme.REFERENCE, theme.REFERENCE)
     traces = [
         go.Bar(
-            x=names, y=values / size, name=name, marker={"color": colour, "pattern": {"shape": shape}, "opacity": 0.75},
+            x=names, y=values / per, name=name, marker={"color": colour, "pattern": {"shape": shape}, "opacity": 0.75},
             hovertemplate=f"{name}: %{{y:.3g}} {unit}<extra></extra>",
         )
         for (name, values), colour, shape in zip(fixed.items(), shades, ("", "/", "x"), strict=True)
     ]  # fmt: skip
     traces.append(
         go.Bar(
-            x=names, y=rest / size, name="temporary", marker={"color": theme.YOURS},
+            x=names, y=rest / per, name="temporary", marker={"color": theme.YOURS},
             hovertemplate=f"temporary: %{{y:.3g}} {unit}<extra></extra>",
         )
     )  # fmt: skip
     drawn = figure(traces, x="microbatches", y=unit, barmode="stack")
     drawn.update_layout(hovermode="closest", xaxis={"type": "category"}, margin_t=44)
     first, mine = int(found.temporary[0]), int(found.temporary[list(found.counts).index(microbatches)])
-    summary = f"Temporary memory {_said(first)} at once, {_said(mine)} in {microbatches} microbatches"
+    summary = f"Temporary memory {size(first)} at once, {size(mine)} in {microbatches} microbatches"
     if first > mine:
         summary += f": {percent(1 - mine / first)} less"
     return Chart(
@@ -48,9 +47,3 @@ def memory(found: Memory, microbatches: int) -> Chart:
         "grey stays.",
         summary + ".",
     )
-
-
-def _said(size: int) -> str:
-    """Bytes with a unit: 2.4 MiB."""
-    per, unit = next((per, unit) for per, unit in UNITS if size >= per or per == 1)
-    return f"{number(size / per)} {unit}"

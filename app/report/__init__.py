@@ -13,6 +13,7 @@ from app.look import Look
 from app.views.curves import Curve, along, over_run
 from app.views.sentences import MARKS
 from lab import findings
+from lab.headline import headline
 from lab.key import text_of
 from lab.record import Record
 from lab.run import Run
@@ -37,7 +38,7 @@ def write(run: Run, look: Look, other: tuple[Settings, Record] | None = None, in
     beside = html.escape(words.IN_ORANGE.format(words=other[0].command() or words.DEFAULTS)) if other else ""
     page = Template((HERE / "report.html").read_text(encoding="utf-8"))
     return page.substitute(
-        title=html.escape(findings.headline(settings)),
+        title=html.escape(headline(settings)),
         style=chart.style() + (HERE / "report.css").read_text(encoding="utf-8"),
         numbers=_numbers(run),
         findings=_sentences(findings.of_run(run)),

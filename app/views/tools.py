@@ -19,12 +19,17 @@ def tools(run: Run, other: Run | None, in_step: bool):
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if look.present:
-            st.button(words.LEAVE, key="leave", icon=":material/close_fullscreen:", on_click=_present, args=(False,))
+            leave()
             return
         comparison.chooser()
         _pin(run)
         _display()
         downloads(run, other, in_step)
+
+
+def leave():
+    """The way back from a presentation."""
+    st.button(words.LEAVE, key="leave", icon=":material/close_fullscreen:", on_click=_present, args=(False,))
 
 
 def _pin(run: Run):

@@ -32,7 +32,7 @@ def add(data: bytes, name: str) -> str:
     """
     fingerprint = hashlib.sha256(data).hexdigest()[:12]
     if find(fingerprint) is None:
-        _keep(fingerprint, parse(data, name))
+        keep(fingerprint, parse(data, name))
     return fingerprint
 
 
@@ -59,7 +59,7 @@ def find(fingerprint: str) -> Table | None:
             return _tables[fingerprint]
     if fingerprint != EXAMPLE:
         return None
-    return _keep(EXAMPLE, parse(FILE.read_bytes(), FILE.name))
+    return keep(EXAMPLE, parse(FILE.read_bytes(), FILE.name))
 
 
 def get(fingerprint: str) -> Table:
@@ -77,7 +77,7 @@ def get(fingerprint: str) -> Table:
     return table
 
 
-def _keep(fingerprint: str, table: Table) -> Table:
+def keep(fingerprint: str, table: Table) -> Table:
     with _lock:
         _tables[fingerprint] = table
         while len(_tables) > MOST_TABLES:

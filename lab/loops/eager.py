@@ -8,7 +8,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
 if TYPE_CHECKING:
-    from lab.loops import Work
+    from lab.loops.work import Work
 
 
 def eager(work: "Work") -> tuple[Callable[[], Any], Callable[[Any], Any]]:
