@@ -17,10 +17,16 @@ EPSILON = 1e-5
 
 def init(key: jax.Array, sizes: tuple[int, ...], norm: str) -> Params:
     """A list of layers: normal weights of variance 2 / inputs (He et al. 2015), zero biases, gains of 1 for a norm."""
-    keys = jax.random.split(key, len(sizes) - 1)
+    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+    # A number drawn depends on its key and place alone: drawing as many for every layer compiles once, not once a shape.
+    most = max(i * o for i, o in shapes)
+    drawn = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (most,)))(jax.random.split(key, len(shapes))))
     layers: list[dict[str, jax.Array]] = [
-        {"weight": jax.random.normal(k, (i, o)) * jnp.sqrt(2 / i).astype(jnp.float32), "bias": jnp.zeros(o)}
-        for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)
+        {
+            "weight": jnp.asarray(own[: i * o].reshape(i, o) * np.sqrt(np.float32(2 / i))),
+            "bias": jnp.asarray(np.zeros(o, np.float32)),
+        }
+        for own, (i, o) in zip(drawn, shapes, strict=True)
     ]
     if norm != "none":
         layers[:-1] = [{**layer, "gain": jnp.ones_like(layer["bias"])} for layer in layers[:-1]]
