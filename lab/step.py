@@ -234,11 +234,11 @@ def together(
         short, clipped = clip_own(recipe, numbers, params, shaped(own, params), by)
         own = flat(short)
     reduced = reduction.over_devices(recipe.device_reduction, recipe.reduction, own, weight, microbatches, recipe.axis)
-    if recipe.clip_at == "scaled":
+    if recipe.clip_at == "scaled" and recipe.clip != "none":
         short = clip(reduced)
         return own, reduced, (short, short / scale), shortened(reduced, short)
     plain = reduced / scale
-    if recipe.clip_at != "update":
+    if recipe.clip_at != "update" or recipe.clip == "none":
         return own, reduced, (plain, plain), clipped
     short = clip(plain)
     return own, reduced, (plain, short), shortened(plain, short)
