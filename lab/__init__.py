@@ -13,7 +13,9 @@
     readings  what the record says            orders      every reduction and clip place
     devices   pmap, shard_map, one program    choices, consistency: what settings may be
     diagnosis what broke first, and why       cli, bar    the command line
-                                              processes, meeting: several processes, one run
+    flat      a pytree as one vector          processes, meeting: several processes, one run
+    loops     the same, written in other ways bench, grid, machine: how fast each is, and where
+    headline  a run in one line               cache       compiled programs kept on disk
 
 Shapes, everywhere: d devices, s updates, m microbatches, b places in a microbatch, n examples, t tokens, f features,
 c classes, p parameters. Names are imported when first used, so that settings can be read without loading JAX.

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from lab.grid import Grid
 from lab.loops import timing
-from lab.loops.compared import applies
+from lab.loops.compared import NAMES, applies
 from lab.loops.timing import LOOPS, Timing, ratio, updates_to_time
 from lab.loops.work import Work
+from lab.wording import plural
 
 
 class Row(NamedTuple):
@@ -37,7 +38,10 @@ def measure(grid: Grid, say: Callable[[str], Any] = lambda text: None) -> Iterat
     """Measure piece by piece; `say` is told what comes next."""
     for label, settings in grid.settings():
         names = [name for name in grid.loops if applies(name, settings)]
-        say(f"{label}, {settings.microbatches} microbatches, {settings.devices} devices: {', '.join(names)}")
+        say(
+            f"{label}, {plural(settings.microbatches, 'microbatch')}, {plural(settings.devices, 'device')}: "
+            f"{', '.join(names)}"
+        )
         work = Work(settings.replace(steps=updates_to_time(settings)))
         timed = Timing(work, {name: LOOPS[name] for name in names}, grid.repeats)
         for _ in timed.parts():
@@ -58,25 +62,45 @@ WORDS = ("work", "loop")
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as plain text; times are divided, so that 1.05 is 5 % slower and 8 is eight times as slow."""
-    lines = [HEAD, *map(_cells, rows)]
+    return _aligned([HEAD, *map(_cells, rows)])
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """One line for each piece of work: what recording costs, and how many times as long as ours every loop takes."""
+    loops = [name for name in NAMES if name != "ours" and any(row.measured.loop == name for row in rows)]
+    lines = [("work", "devices", "microbatches", "ours/s", "ours/bare", *(f"{name}/ours" for name in loops))]
+    pieces: dict[tuple[str, str, str], dict[str, Row]] = {}
+    for row in rows:
+        piece = row.work, str(row.devices), str(row.microbatches)
+        pieces.setdefault(piece, {})[row.measured.loop] = row
+    for piece, by in pieces.items():
+        ours = by.get("ours")
+        speed = (f"{1 / ours.measured.per_update[1]:,.0f}", _ratio(ours.to_bare)) if ours else ("", "")
+        lines.append((*piece, *speed, *(_ratio(by[name].to_ours) if name in by else "" for name in loops)))
+    return _aligned(lines)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells below each other; the first line names the columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
 
     def padded(line):
-        columns = zip(HEAD, line, widths, strict=True)
+        columns = zip(lines[0], line, widths, strict=True)
         return "  ".join(cell.ljust(width) if name in WORDS else cell.rjust(width) for name, cell, width in columns)
 
     return "\n".join(padded(line).rstrip() for line in lines)
+
+
+def _ratio(number: float | None) -> str:
+    return "" if number is None else f"{number:.2f}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     measured = row.measured
     low, median, high = measured.per_update
 
-    def shown(number, form):
-        return "" if number is None else format(number, form)
-
     return (
         row.work, str(row.devices), str(row.microbatches), measured.loop, f"{1 / median:,.0f}",
-        f"{1 / high:,.0f}..{1 / low:,.0f}", shown(row.to_bare, ".2f"), shown(row.to_ours, ".2f"),
+        f"{1 / high:,.0f}..{1 / low:,.0f}", _ratio(row.to_bare), _ratio(row.to_ours),
         f"{measured.compiling:.2f}", "" if measured.memory is None else f"{measured.memory / 2**20:.1f} MiB",
     )  # fmt: skip

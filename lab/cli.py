@@ -86,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0, or 2 for bad input."""
     line = parser()
     given, rest = line.parse_known_args(arguments)
-    if given.command != "bench":
+    if given.command == "bench":
+        cache.do_without()
+    else:
         cache.remember()
     if hasattr(given, "words") and not any(word.startswith("-") for word in rest):
         given.words += rest
@@ -276,7 +278,7 @@ def bench(given: argparse.Namespace) -> int:
         write(given.json, to_json({"machine": machine(), "rows": [row.to_dict() for row in rows]}) + "\n")
     if given.json != "-":
         about = ", ".join(f"{name} {value}" for name, value in machine().items())
-        write("-", f"{about}\n{bench.table(rows)}\n")
+        write("-", f"{about}\n{bench.table(rows)}\n\n{bench.summary(rows)}\n")
     return 0
 
 

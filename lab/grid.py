@@ -42,20 +42,22 @@ class Grid(NamedTuple):
 
 
 FULL = Grid(tuple(WORK)[:4], ("1", "4", "16", "64"), ("1", "4"))
-"""What the README reports."""
+"""Every piece of work that is compared, on one device and on four."""
 
 
 def add_options(commands: Any):
     """Add the command `bench` to the others."""
     text = "time the lab beside other ways to train the same"
-    about = f"{text.capitalize()}. Without options about a minute: {', '.join(Grid().work)} on one device."
+    about = f"{text.capitalize()}. Without options: {', '.join(Grid().work)} on one device."
     command = commands.add_parser("bench", help=text, description=about)
     for name, legal in (("work", tuple(WORK)), ("loops", tuple(NAMES))):
         command.add_argument(f"--{name}", metavar="NAME,...", help=f"which of {', '.join(legal)}")
     for name in ("microbatches", "devices"):
         command.add_argument(f"--{name}", metavar="NUMBER,...", help=f"numbers of {name}, such as 1,4")
     command.add_argument("--repeats", metavar="NUMBER", help=f"timings of each, {Grid().repeats} if not said")
-    command.add_argument("--full", action="store_true", help="everything the README reports; takes half an hour")
+    command.add_argument(
+        "--full", action="store_true", help="every piece of work, on 1 and 4 devices: about ten minutes"
+    )
     command.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
 
 

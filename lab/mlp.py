@@ -3,6 +3,7 @@
 Shapes: b examples, f features of a layer. Layers compute in the dtype of the parameters, norms in float32 or wider.
 """
 
+import itertools
 from typing import Any
 
 import jax
@@ -17,8 +18,8 @@ EPSILON = 1e-5
 
 def init(key: jax.Array, sizes: tuple[int, ...], norm: str) -> Params:
     """A list of layers: normal weights of variance 2 / inputs (He et al. 2015), zero biases, gains of 1 for a norm."""
-    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
-    # A number drawn depends on its key and place alone: drawing as many for every layer compiles once, not once a shape.
+    shapes = list(itertools.pairwise(sizes))
+    # What is drawn depends on key and place alone: as many for every layer are one program, not one for each shape.
     most = max(i * o for i, o in shapes)
     drawn = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (most,)))(jax.random.split(key, len(shapes))))
     layers: list[dict[str, jax.Array]] = [

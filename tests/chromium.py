@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 COMMAND = Path(sys.executable).with_name("training-lab")
 CHROMIUM = [
@@ -74,6 +74,11 @@ def browser() -> "Iterator[Browser]":
         yield found
 
 
+def is_trouble(message: "ConsoleMessage") -> bool:
+    """Whether a line of the browser's console is an error; on other pages than the first Streamlit looks for itself."""
+    return message.type == "error" and "/loops/_stcore/" not in message.location["url"]
+
+
 @pytest.fixture
 def page(browser: "Browser", server: str) -> "Iterator[Page]":
     """A page that fails the test on any script error or on any request to another place."""
@@ -82,7 +87,7 @@ def page(browser: "Browser", server: str) -> "Iterator[Page]":
     opened.set_default_timeout(PATIENT)
     troubles: list[str] = []
     opened.on("pageerror", lambda error: troubles.append(str(error)))
-    opened.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+    opened.on("console", lambda message: troubles.append(message.text) if is_trouble(message) else None)
     opened.on(
         "request", lambda request: None if urlparse(request.url).netloc in ("", urlparse(server).netloc)
         else troubles.append(request.url),

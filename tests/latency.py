@@ -1,11 +1,16 @@
 """How long a visitor waits, measured in the browser: python tests/latency.py. A benchmark; nothing here is a test.
 
+A start is the command itself, from nothing to the first chart of the default run, with what it compiled before in its
+cache folder (warm) or with an empty one (cold).
 Milliseconds, the median of several with the fastest and the slowest. A visit is a browser with an empty cache that
 opens a link with every setting in it, to a run nobody has trained yet, of a structure the server knows.
 """
 
+import os
 import statistics
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 
 from chromium import launched, press, serving, settled
@@ -14,7 +19,7 @@ from playwright.sync_api import Browser, Page
 from lab.key import text_of
 from lab.settings import Settings
 
-VISITS, MOVES = 9, 25
+STARTS, VISITS, MOVES = 5, 9, 25
 WATCH = """() => {
   window.drawn = [];
   for (const plot of document.querySelectorAll('.lab-chart .plot')) {
@@ -64,12 +69,42 @@ def move(page: Page, act: Callable[[], object], title: str) -> float:
     return waited
 
 
+def start(browser: Browser, cache: str) -> float:
+    """From the command to the first chart."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = cache
+    began = time.perf_counter()
+    with serving() as address:
+        page = browser.new_page(viewport={"width": 1366, "height": 768})
+        page.goto(address, wait_until="commit")
+        page.wait_for_selector(".lab-chart svg", timeout=60_000)
+        waited = time.perf_counter() - began
+        page.close()
+    del os.environ["XDG_CACHE_HOME"]
+    if before is not None:
+        os.environ["XDG_CACHE_HOME"] = before
+    return 1000 * waited
+
+
+def starts(browser: Browser):
+    """Cold and warm starts in turn, and what they take."""
+    cold, warm = [], []
+    for _ in range(STARTS):
+        with tempfile.TemporaryDirectory() as cache:
+            cold.append(start(browser, cache))
+            warm.append(start(browser, cache))
+    tell("training-lab to the first chart, nothing compiled before", cold, 8000)
+    tell("training-lab to the first chart, compiled before", warm, 5000)
+
+
 def tell(what: str, waited: Sequence[float], target: int):
     middle = statistics.median(waited)
     print(f"{what:58} {middle:5.0f}  ({min(waited):.0f} to {max(waited):.0f})  target {target:,}", flush=True)
 
 
 def main() -> int:
+    with launched() as browser:
+        starts(browser)
     with serving() as address, launched() as browser:
         context = browser.new_context(viewport={"width": 1366, "height": 768}, base_url=address)
         page = context.new_page()

@@ -12,10 +12,14 @@ from lab.loops.compared import NAMES
 def test_the_table_goes_to_standard_output_and_progress_to_standard_error(capsys):
     assert main(["bench", "--work", "linear", "--microbatches", "2", "--loops", "ours,bare", "--repeats", "2"]) == 0
     out, err = capsys.readouterr()
-    about, head, *rows = out.splitlines()
+    table, summary = out.split("\n\n")
+    about, head, *rows = table.splitlines()
     assert "cores" in about and "jax" in about and "time/bare" in head
     assert [row.split()[3] for row in rows] == ["ours", "bare"]
-    assert err.splitlines() == ["linear, 2 microbatches, 1 devices: ours, bare"]
+    names, values = (line.split() for line in summary.splitlines())
+    assert names == ["work", "devices", "microbatches", "ours/s", "ours/bare", "bare/ours"]
+    assert values[:4] == ["linear", "1", "2", rows[0].split()[4]] and values[4] == rows[0].split()[6]
+    assert err.splitlines() == ["linear, 2 microbatches, 1 device: ours, bare"]
 
 
 def test_json_alone_on_standard_output(capsys):

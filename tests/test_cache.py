@@ -81,6 +81,14 @@ def test_a_folder_the_user_chose_stands(monkeypatch, tmp_path):
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "mine" and not list(tmp_path.iterdir())
 
 
+def test_the_bench_compiles_anew_whatever_is_kept(tmp_path):
+    kept = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    bench = "import sys; from lab.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["bench", "--work", "linear", "--microbatches", "1", "--loops", "bare", "--repeats", "1"]
+    done = subprocess.run([sys.executable, "-c", bench, *words], cwd=ROOT, env=kept, capture_output=True, check=False)
+    assert done.returncode == 0 and b"bare" in done.stdout and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("platform", "variable", "want"),
     [("linux", "XDG_CACHE_HOME", "given"), ("win32", "LOCALAPPDATA", "given"), ("darwin", "XDG_CACHE_HOME", "home")],

@@ -133,6 +133,15 @@ def test_jax_is_not_loaded_before_it_is_needed(program):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("view", ["lab", "loops"])
+def test_controls_and_heading_are_drawn_before_jax_is_loaded(view):
+    """A visitor sees the page at once: all that a view imports before it is called, and the server too, is light."""
+    program = f"import app.server, app.visit, app.controls, app.views.{view}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"jax", "jaxlib", "optax", "pandas", "plotly.graph_objects", "scipy"})
+
+
 def test_the_public_names_are_there():
     import lab
 

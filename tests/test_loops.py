@@ -1,17 +1,24 @@
 """The loops of the bench: other ways to write one training, which end where ours ends."""
 
 import functools
+import json
 
 import jax
 import numpy as np
 import pytest
 
-from lab import Settings, SettingsError, bench, fit
+from lab import Settings, SettingsError, bench, cache, fit
+from lab.findings.loops import compared_to, of_loops, of_reporting
 from lab.grid import Grid
-from lab.loops.compared import NAMES, applies
+from lab.loops import debugging, stacking
+from lab.loops.apart import Apart
+from lab.loops.compared import NAMES, applies, plain
+from lab.loops.debugging import Debugged
+from lab.loops.measurement import Measured, from_dict, to_dict
 from lab.loops.scans import CHUNK, chunked
-from lab.loops.timing import LOOPS
+from lab.loops.timing import LOOPS, Row, crossover, ratio
 from lab.loops.work import Work
+from lab.tables import read_table
 
 HERE = [name for name in NAMES if name != "torch"]
 WORK = {
@@ -90,3 +97,123 @@ def test_the_bench_times_every_loop_and_tells_their_ratios():
     lines = bench.table(rows).splitlines()
     assert len(lines) == 4 and lines[0].split()[:4] == ["work", "devices", "microbatches", "loop"]
     assert lines[2].split()[:4] == ["linear", "1", "2", "bare"]
+
+
+def row(loop: str, seconds: list[float], compiling: float = 0.0, updates: int = 10) -> Row:
+    return Row(loop, updates, seconds, [compiling] if compiling else [], None)
+
+
+def test_the_crossover_is_where_two_straight_lines_meet():
+    scan, slow = row("bare", [0.01], compiling=2.0), row("python_loop", [0.03], compiling=1.0)
+    at = crossover(scan, slow)
+    assert at is not None
+    np.testing.assert_allclose(2.0 + at * 0.001, 1.0 + at * 0.003)
+    np.testing.assert_allclose(at, 500)
+    assert crossover(scan, row("torch", [0.005])) is None, "slower to start and slower after"
+    assert crossover(scan, row("unrolled", [0.02], compiling=3.0)) == 0, "ahead from the start"
+    assert crossover(scan, row("unrolled", [0.005], compiling=3.0)) is None, "ahead at first, overtaken later"
+
+
+def test_two_loops_are_told_apart_only_where_most_rounds_agree():
+    steady = row("bare", [1.0, 1.1, 0.9, 1.0])
+    assert ratio(row("multisteps", [2.0, 2.1, 1.9, 2.0]), steady).told_apart
+    wavering = ratio(row("chunked", [0.9, 1.3, 0.8, 1.2]), steady)
+    assert not wavering.told_apart and wavering.low < 1 < wavering.high
+    assert compared_to(row("chunked", [0.9, 1.3, 0.8, 1.2]), steady) == "as long, within the noise"
+    assert compared_to(row("multisteps", [2.0, 2.2, 1.8, 2.0]), steady) == "2 times"
+
+
+def test_sentences_say_what_the_times_say():
+    debugged = Debugged(4, ["Tracer"], ["1.0"] * 4, 1e-3, 0.5)
+    loops = [
+        row("ours", [0.0011, 0.00111, 0.00109], 1.0), row("bare", [0.001, 0.001, 0.001], 0.8),
+        row("python_loop", [0.003, 0.0029, 0.0031], 0.4), row("multisteps", [0.01, 0.01, 0.01], 0.4),
+    ]  # fmt: skip
+    text = " ".join(finding.text for finding in of_loops(Measured({}, loops, debugging=debugged)))
+    assert (
+        "One scan does an update in 100 µs; a Python loop in 300 µs (3 times), optax.MultiSteps in 1 ms (10 times)"
+        in text
+    )
+    assert "in 10 % more time than a bare scan" in text
+    # 0.8 s are paid back at 0.5 - 0.0001 s an update, and 0.4 s more than the Python loop's at 0.0002 s.
+    assert "paid back after 2 updates against an update without jit" in text
+    assert "paid back after 2,000 updates against a Python loop, which compiles a single update" in text
+    assert of_loops(Measured({}, loops[:1])) == []
+    chunks = [row("1", [0.004, 0.0041, 0.0039]), row("4", [0.002, 0.001, 0.0009]), row("16", [0.001, 0.0011, 0.001])]
+    assert of_reporting(chunks) == (
+        "A report after every update: 4 times against one at the end. From 4 updates between reports on they cannot be "
+        "told from it."
+    )
+
+
+def test_stacked_gradients_take_as_much_memory_as_there_are_microbatches_and_a_total_does_not():
+    settings = Settings(hidden="32", batch_size=64, steps=50)
+    found = stacking.measure(settings)
+    parameters = 4 * (64 * 32 + 32 + 32 * 10 + 10)
+    assert found.microbatches == [1, 4, 16, 64]
+    for count, carried, stacked in zip(found.microbatches, found.carried, found.stacked, strict=True):
+        assert stacked >= count * parameters
+        assert carried < 3 * parameters + 64 * 4 * 200 // count
+    assert 0 <= found.run_losses - found.run_carried - 4 * 50 < 1024
+    assert 0 <= found.run_parameters - found.run_carried - 50 * parameters < 2 * parameters
+
+
+def test_without_jit_the_look_inside_sees_every_loss_and_with_it_one_tracer():
+    settings = Settings(hidden="16", batch_size=60, microbatches=4, steps=3)
+    found = debugging.look_inside(settings)
+    losses = [float(microbatch.loss_sum) for microbatch in fit(settings).at(0).microbatches]
+    np.testing.assert_allclose([float(line) for line in found.disabled], losses, rtol=1e-5)
+    assert len(found.jitted) == 1 and "Tracer" in found.jitted[0]
+    assert found.microbatches == 4 and found.seconds_disabled > found.seconds_jitted > 0
+    assert len(debugging.look_inside(settings.replace(microbatches=60)).disabled) == debugging.MOST
+
+
+def test_a_measurement_in_a_process_of_its_own_tells_everything():
+    tables_known = Settings(task="linear", batch_size=8, microbatches=2, steps=16)
+    *before, last = Apart(tables_known)
+    assert any(known.doing.startswith("compiling") for known in before)
+    shares = [known.share for known in [*before, last]]
+    assert shares == sorted(shares) and shares[-1] == 1 and last.doing == ""
+    assert [row.loop for row in last.loops] == [name for name in HERE if applies(name, tables_known)]
+    for measured in last.loops:
+        assert len(measured.seconds) >= 3 and min(measured.compile_seconds) > 0.005, "compiled, not remembered"
+    assert [int(row.loop) for row in last.chunks][:3] == [1, 4, 16] and last.stacking and last.debugging
+    assert from_dict(json.loads(json.dumps(to_dict(last)))) == last
+
+
+def test_a_measurement_is_stopped_where_it_stands():
+    apart = Apart(Settings(task="names"))
+    seen = []
+    for known in apart:
+        seen.append(known)
+        apart.stop()
+    assert seen and seen[-1].doing
+
+
+def test_a_process_that_refuses_or_fails_says_why(monkeypatch):
+    with pytest.raises(SettingsError, match="clip=value: loops are compared at clip=none"):
+        list(Apart(Settings(clip="value")))
+    monkeypatch.setitem(cache.UNCACHED, "JAX_PLATFORMS", "abacus")
+    with pytest.raises(RuntimeError, match="abacus"):
+        list(Apart(Settings(task="scalar")))
+
+
+def test_an_own_table_goes_along(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("a,b\n" + "\n".join(f"{k},{3 * k % 7}" for k in range(40)))
+    settings = Settings(task="table", table=read_table(file), target="b", batch_size=8, microbatches=2, steps=16)
+    apart = Apart(settings)
+    for known in apart:
+        if known.loops:
+            apart.stop()
+            assert known.loops[0].loop == "ours"
+            return
+    raise AssertionError("nothing was timed")
+
+
+def test_what_cannot_be_compared_is_left_out_and_named():
+    settings = Settings(clip="global_norm", clip_threshold=0.5, reduction="sum", microbatches=4, seed=3)
+    compared, dropped = plain(settings)
+    assert compared == Settings(microbatches=4, seed=3, clip_threshold=0.5) and dropped == ["reduction", "clip"]
+    Work(compared)
+    assert plain(Settings()) == (Settings(), [])

@@ -93,7 +93,11 @@ def totals(rows: list[Row], debugged: Debugged | None, microbatches: int) -> Cha
         yaxis={"type": "log", "dtick": 1, "range": [low - 0.2, high + 0.2]}, margin={"r": 140},
     )  # fmt: skip
     said = [f"{name} after {number(np.ceil(at))}" for at, _, name in crossings]
-    summary = f"One scan catches up with {', '.join(said)} updates." if said else "One scan is nowhere overtaken."
+    summary = (
+        f"One scan catches up with {', '.join(said)} updates." if said else "One scan catches up with none of them."
+    )
+    if all(crossover(scan, row) == 0 for scan in shown if scan.loop == "bare" for row in shown if row is not scan):
+        summary = "One scan is ahead of all of them from the first update on."
     return Chart(
         "From how many updates compiling pays",
         drawn,

@@ -5,7 +5,7 @@ import html
 import numpy as np
 import streamlit as st
 
-from app import comparison, controls, figures, jobs, words
+from app import comparison, controls, figures, jobs, stopwatch, words
 from app.chart import chart
 from app.history import history, remember
 from app.jobs import answer
@@ -28,6 +28,7 @@ POLL = 0.25
 
 def run(settings: Settings):
     """The run of these settings, as far as it is."""
+    stopwatch.leave(session())
     stopped = st.session_state.get("stopped")
     if stopped and stopped[0] == settings:
         show_stopped(stopped[1])

@@ -22,14 +22,15 @@ from lab.loops.work import Work
 from lab.settings import Settings
 from lab.wording import duration, number, plural, size
 
-POLL = 0.5
-"""Seconds between two looks at a measurement in progress."""
+POLL = 1.0
+"""Seconds between two looks at a measurement in progress; drawing anew takes time from what is measured."""
 SHOWN = 8
 """Of what a look inside the loop saw, so many lines are shown."""
 
 
 def timing(settings: Settings):
     """The measurement of these settings, begun when somebody looks."""
+    # Nothing that nobody looks at is to disturb what is timed.
     jobs.leave(session())
     if st.session_state.look.present:
         leave()

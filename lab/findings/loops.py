@@ -10,6 +10,8 @@ from lab.loops.stacking import Stacking
 from lab.loops.timing import Row, crossover, ratio
 from lab.wording import duration, number, percent, plural, size
 
+ENOUGH = 5
+"""Of fewer timings nothing is said about noise."""
 BY = {"python_loop": "a Python loop", "multisteps": "optax.MultiSteps", "torch": "eager PyTorch"}
 
 
@@ -33,7 +35,9 @@ def of_loops(measured: Measured) -> list[Finding]:
     found = [_of_times(rows), _of_recording(rows)]
     if measured.debugging:
         found.append(_of_compiling(rows, measured.debugging))
-    return [*(finding for finding in found if finding), _of_noise(measured)]
+    if len(measured.loops[0].seconds) >= ENOUGH:
+        found.append(_of_noise(measured))
+    return [finding for finding in found if finding]
 
 
 def _of_times(rows: dict[str, Row]) -> Finding:

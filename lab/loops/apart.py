@@ -7,14 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from lab import tables
+from lab import cache, tables
 from lab.key import SettingsError
 from lab.loops.measurement import Measured, from_dict, measure, to_dict
 from lab.settings import Settings
-
-UNCACHED = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-"""Set for the process: seconds to compile are those of a program nobody has compiled."""
-
 
 class Apart:
     """The process that measures.
@@ -25,7 +21,7 @@ class Apart:
     def __init__(self, settings: Settings):
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "lab.loops.apart"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**os.environ, **UNCACHED},
+            stderr=subprocess.PIPE, env={**os.environ, **cache.UNCACHED},
         )  # fmt: skip
         table = tables.find(settings.table) if settings.task == "table" else None
         self._given = pickle.dumps((settings.to_dict(), table))
