@@ -23,6 +23,7 @@ LOOP_TABLE = "Loops, times and memory"
 LOOP_COLUMNS = ("loop", "an update takes", "middle half", "updates/s", "beside one scan", "to compile", "memory")
 LOOP_IS = {
     "ours": "the compiled program of the Lab page, with its record, snapshots and held-out measurements",
+    "recording": "the same without measuring held-out examples",
     "bare": "lax.scan over all updates, in one jit; nothing recorded",
     "chunked": "lax.scan over 16 updates at a time; Python reads the loss in between",
     "python_loop": "a jitted update, called again and again; Python reads every loss",

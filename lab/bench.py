@@ -68,7 +68,8 @@ def table(rows: Sequence[Row]) -> str:
 def summary(rows: Sequence[Row]) -> str:
     """One line for each piece of work: what recording costs, and how many times as long as ours every loop takes."""
     loops = [name for name in NAMES if name != "ours" and any(row.measured.loop == name for row in rows)]
-    lines = [("work", "devices", "microbatches", "ours/s", "ours/bare", *(f"{name}/ours" for name in loops))]
+    lines: list[tuple[str, ...]] = []
+    lines.append(("work", "devices", "microbatches", "ours/s", "ours/bare", *(f"{name}/ours" for name in loops)))
     pieces: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         piece = row.work, str(row.devices), str(row.microbatches)

@@ -251,7 +251,8 @@ def zeros(params: Params, dtype: Any = None) -> Params:
 
 def everywhere(holds: jax.Array, axis: str | None) -> jax.Array:
     """Whether it holds on every device, bool []."""
-    return lax.psum((~holds).astype(jnp.int32), axis) == 0 if axis else holds
+    # A maximum like that of `spread`, and of its dtype: XLA makes one meeting of the devices of both.
+    return lax.pmax((~holds).astype(jnp.float32), axis) == 0 if axis else holds
 
 
 def remembered(recipe: Recipe, statistics: Any, totals: Totals) -> Any:
@@ -324,6 +325,8 @@ def update(
         recipe, numbers, params, scale, accumulated, totals.weight, microbatches
     )  # fmt: skip
     touched = totals.clipped / microbatches if at_microbatch else clipped.astype(jnp.float32)
+    if recipe.axis and recipe.clip != "none":
+        touched = lax.psum(touched, recipe.axis) / lax.axis_size(recipe.axis)
     gradient = between[-1]
     before_clip = norm(reduce(unclipped) / scale)
     after_clip = norm(gradient) if recipe.clip != "none" else before_clip
@@ -355,7 +358,7 @@ def update(
         "learning_rate": rate,
         "grad_norm": before_clip,
         "clipped_grad_norm": after_clip,
-        "clipped": lax.pmean(touched, recipe.axis) if recipe.axis else touched,
+        "clipped": touched,
         "update_norm": norm(applied),
         "loss_scale": scale,
         "skipped": skipped,

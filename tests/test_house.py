@@ -139,7 +139,7 @@ def test_controls_and_heading_are_drawn_before_jax_is_loaded(view):
     program = f"import app.server, app.visit, app.controls, app.views.{view}; import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert loaded.isdisjoint({"jax", "jaxlib", "optax", "pandas", "plotly.graph_objects", "scipy"})
+    assert loaded.isdisjoint({"jax", "jaxlib", "optax", "pandas", "pyarrow", "scipy"})
 
 
 def test_the_public_names_are_there():

@@ -13,7 +13,8 @@ from lab.loops.timing import Row, crossover
 from lab.wording import SIZES, duration, number
 
 LOOK = {
-    "ours": (theme.YOURS, "solid"), "bare": (theme.REFERENCE, "solid"), "chunked": (theme.REFERENCE, "dash"),
+    "ours": (theme.YOURS, "solid"), "recording": (theme.YOURS, "dot"), "bare": (theme.REFERENCE, "solid"),
+    "chunked": (theme.REFERENCE, "dash"),
     "python_loop": (theme.COMPARED, "dash"), "multisteps": (theme.COMPARED, "dashdot"),
     "unrolled": (theme.REFERENCE, "dot"), "torch": (theme.COMPARED, "longdash"), "without_jit": (theme.COMPARED, "dot"),
 }  # fmt: skip
@@ -59,7 +60,7 @@ def times(rows: list[Row]) -> Chart:
 
 def totals(rows: list[Row], debugged: Debugged | None, microbatches: int) -> Chart:
     """Seconds to compile and to train, against the number of updates; a ring where the scan has caught up."""
-    shown = [row for row in rows if row.loop != "chunked"]
+    shown = [row for row in rows if row.loop not in ("chunked", "recording")]
     if debugged and debugged.microbatches == microbatches:
         shown.append(findings.without_jit(debugged, rows[0].updates))
     updates = np.unique(np.geomspace(1, MOST_UPDATES, 61).astype(int))

@@ -16,7 +16,7 @@ from lab.findings.loops import of_loops
 from lab.loops.compared import NAMES, applies
 from lab.loops.debugging import Debugged
 from lab.loops.measurement import Measured
-from lab.loops.scans import bare
+from lab.loops.scans import bare, ours
 from lab.loops.timing import LOOPS, Row, ratio
 from lab.loops.work import Work
 from lab.settings import Settings
@@ -176,5 +176,7 @@ def source(loop: str) -> str:
     own = inspect.getsource(LOOPS[loop])
     if loop == "ours":
         return own
+    if loop == "recording":
+        return f"{own}\n\n{inspect.getsource(ours)}"
     shared = inspect.getsource(bare) if loop == "unrolled" else ""
     return "\n".join(filter(None, [own, shared, textwrap.dedent(inspect.getsource(Work.update))]))

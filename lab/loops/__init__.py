@@ -1,6 +1,7 @@
 """The same training written in several ways, to compare their speed.
 
     ours          the compiled program of `lab.fit`, with its record, snapshots and held-out measurements
+    recording     the same without the held-out measurements
     bare          one `lax.scan` over the updates, nothing recorded
     chunked       `bare` in pieces of 16 updates, which report how far they are
     python_loop   one compiled update at a time, its loss read each time

@@ -12,6 +12,7 @@ from lab.key import SettingsError
 from lab.loops.measurement import Measured, from_dict, measure, to_dict
 from lab.settings import Settings
 
+
 class Apart:
     """The process that measures.
 

@@ -2,10 +2,12 @@
 
 import importlib.util
 
+from lab.choices import SAMPLED
 from lab.settings import Settings
 
 NAMES = {
-    "ours": "the lab, recording",
+    "ours": "the lab",
+    "recording": "the lab, nothing held out",
     "bare": "one scan",
     "chunked": "scan in chunks",
     "python_loop": "Python loop",
@@ -38,6 +40,8 @@ def applies(name: str, settings: Settings) -> bool:
     if name == "torch":
         networks = settings.task in ("digits", "points") and settings.optimizer in ("adam", "sgd")
         return networks and settings.devices == 1 and importlib.util.find_spec("torch") is not None
+    if name == "recording":
+        return settings.task in SAMPLED
     if name == "unrolled":
         return settings.microbatches <= UNROLLED
     return name != "multisteps" or settings.devices == 1

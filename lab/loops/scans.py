@@ -16,23 +16,29 @@ CHUNK = 16
 """Updates between two reports of the chunked scan."""
 
 
-def ours(work: Work) -> Loop:
-    """The compiled program of `lab.fit`."""
+def ours(work: Work, measured: bool = True) -> Loop:
+    """The compiled program of `lab.fit`; without the measurements of held-out examples if they are not wanted."""
     plan, updates = work.plan, work.settings.steps
+    share = plan.share if measured else plan.share._replace(held_out=None)
     data = plan.data(0, plan.start)
-    given = plan.start, plan.blank(data), plan.share, data, jnp.int32(0), jnp.int32(updates)
+    given = plan.start, plan.program.blank(plan.start, share, data), share, data, jnp.int32(0), jnp.int32(updates)
     began = time.perf_counter()
     program = plan.program.train.lower(*given).compile()
     seconds = time.perf_counter() - began
 
     def prepare():
-        return jax.block_until_ready((jax.tree.map(jnp.copy, plan.start), plan.blank(data)))
+        return jax.block_until_ready(jax.tree.map(jnp.copy, given[:2]))
 
     def run(fresh):
         state, _ = jax.block_until_ready(program(*fresh, *given[2:]))
         return jax.tree.map(lambda leaf: leaf[0], state.params)
 
     return Loop(seconds, memory_of(program), prepare, run)
+
+
+def recording(work: Work) -> Loop:
+    """The same without measuring held-out examples: what the record alone costs."""
+    return ours(work, measured=False)
 
 
 def bare(work: Work, unroll: bool = False) -> Loop:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from lab.loops.loop import Loop
-from lab.loops.scans import bare, chunked, ours, unrolled
+from lab.loops.scans import bare, chunked, ours, recording, unrolled
 from lab.loops.stepwise import multisteps, python_loop
 from lab.loops.work import Work
 from lab.settings import Settings
@@ -33,8 +33,8 @@ def in_torch(work: Work) -> Loop:
 
 
 LOOPS: dict[str, Maker] = {
-    "ours": ours, "bare": bare, "chunked": chunked, "python_loop": python_loop, "multisteps": multisteps,
-    "unrolled": unrolled, "torch": in_torch,
+    "ours": ours, "recording": recording, "bare": bare, "chunked": chunked, "python_loop": python_loop,
+    "multisteps": multisteps, "unrolled": unrolled, "torch": in_torch,
 }  # fmt: skip
 
 
