@@ -10,7 +10,7 @@ from lab.loops.compared import NAMES
 from lab.loops.debugging import Debugged
 from lab.loops.stacking import Stacking
 from lab.loops.timing import Row, crossover
-from lab.wording import SIZES, duration, number
+from lab.wording import SIZES, duration, plural
 
 LOOK = {
     "ours": (theme.YOURS, "solid"), "recording": (theme.YOURS, "dot"), "bare": (theme.REFERENCE, "solid"),
@@ -93,10 +93,8 @@ def totals(rows: list[Row], debugged: Debugged | None, microbatches: int) -> Cha
         xaxis={"type": "log", "range": [0, np.log10(MOST_UPDATES)], "dtick": 1},
         yaxis={"type": "log", "dtick": 1, "range": [low - 0.2, high + 0.2]}, margin={"r": 140},
     )  # fmt: skip
-    said = [f"{name} after {number(np.ceil(at))}" for at, _, name in crossings]
-    summary = (
-        f"One scan catches up with {', '.join(said)} updates." if said else "One scan catches up with none of them."
-    )
+    said = [f"{name} after {plural(int(np.ceil(at)), 'update')}" for at, _, name in sorted(crossings)]
+    summary = f"One scan catches up with: {', '.join(said) or 'none'}."
     if all(crossover(scan, row) == 0 for scan in shown if scan.loop == "bare" for row in shown if row is not scan):
         summary = "One scan is ahead of all of them from the first update on."
     return Chart(

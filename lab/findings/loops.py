@@ -53,21 +53,19 @@ def _of_times(rows: dict[str, Row]) -> Finding:
 def _of_recording(rows: dict[str, Row]) -> Finding | None:
     if "ours" not in rows:
         return None
-    text = f"The lab takes {_more(rows['ours'], rows['bare'])} than one scan, for its record"
+    text = f"The lab, which records every update, beside one scan: {_longer(rows['ours'], rows['bare'])}"
     if "recording" in rows:
-        text += f" and its held-out measurements; without these {_more(rows['recording'], rows['bare'])}"
+        text += f"; without measuring held-out examples: {_longer(rows['recording'], rows['bare'])}"
     return Finding("note", f"{text}.")
 
 
-def _more(row: Row, other: Row) -> str:
-    """How much more time a loop takes: `10 % more`."""
+def _longer(row: Row, other: Row) -> str:
+    """How much longer a loop takes: `10 % longer`."""
     beside = ratio(row, other)
+    if not beside.told_apart:
+        return "as long, within the noise"
     more = beside.median - 1
-    return (
-        f"{percent(abs(more))} {'more' if more > 0 else 'less'}"
-        if beside.told_apart
-        else "no longer, within the noise,"
-    )
+    return f"{percent(abs(more))} {'longer' if more > 0 else 'shorter'}"
 
 
 def _of_compiling(rows: dict[str, Row], debugged: Debugged) -> Finding:
