@@ -11,6 +11,9 @@ from jax import lax
 from lab.flat import flat
 from lab.precision import cast
 
+SMALL = 1024
+"""Up to so many entries a second pass over them costs less than a branch that avoids it."""
+
 Clip = Callable[[Any, Any, jax.Array], Any]
 
 
@@ -20,13 +23,15 @@ def norm(tree: Any) -> jax.Array:
     Entries whose squares would leave float32 are scaled first: the norm of [3e19, 4e19] is 5e19, not infinity.
     """
     x = flat(cast(tree, jnp.float32))
+    if x.size <= SMALL:
+        return _norm_of_extremes(x)
     squares = jnp.square(x).sum()
     usual = (squares > 1e-20) & (squares < 1e30)
     return lax.cond(usual, lambda: jnp.sqrt(squares), lambda: _norm_of_extremes(x))
 
 
 def _norm_of_extremes(x: jax.Array) -> jax.Array:
-    """The norm of x [p], in two passes."""
+    """The norm of x [p], in two passes; where nothing is extreme, to the same bits as in one."""
     largest = jnp.abs(x).max()
     extreme = ((largest > 1e15) & jnp.isfinite(largest)) | ((largest < 1e-15) & (largest > 0))
     scale = jnp.where(extreme, largest, 1)
