@@ -43,14 +43,14 @@ def test_the_program_stays_as_small_as_it_is(settings, most, dots, reductions):
     assert found["dot_general"] <= dots and found["reduce"] <= reductions
 
 
-def test_a_small_model_takes_no_branch_within_an_update_and_a_large_one_two_for_its_norms():
+def test_a_small_model_takes_no_branch_within_an_update_and_a_large_one_two():
     """A branch inside the loop over updates costs more than all sums of a small model; one more begins every block."""
     assert operations(Settings(task="points", hidden="4,2"))["case"] == 1
     assert operations(Settings(hidden="64,64"))["case"] == 3
 
 
 def test_devices_meet_twice_an_update():
-    """Once for the gradient with all that is summed, once to see whether they agree; once more for held-out examples."""
+    """For the gradient with all that is summed, and to see whether they agree; once more for held-out examples."""
     plan = Plan(Settings(task="points", devices=4))
     data = plan.data(0, plan.start)
     given = plan.start, plan.blank(data), plan.share, data, jnp.int32(0), jnp.int32(1)
