@@ -66,7 +66,7 @@ class Board(Generic[Work]):
         self._begin, self.kept = begin, kept
         self.all: OrderedDict[Settings, Work] = OrderedDict()
         self._watched: OrderedDict[str, Work] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def watch(self, session: str, settings: Settings) -> Work:
         """The work of these settings, begun if need be; the session leaves what it watched before."""

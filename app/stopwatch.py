@@ -1,7 +1,7 @@
 """Loops are timed one measurement at a time, each once for everybody who watches it."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
 
 from app.shared import Board, Shared
 from lab.key import SettingsError
@@ -12,7 +12,7 @@ from lab.settings import Settings
 KEPT = 32
 """Finished measurements that are remembered for the next visit."""
 
-_one_at_a_time = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stopwatch")
+_one_at_a_time = threading.Lock()
 
 
 class Stopwatch(Shared):
@@ -22,14 +22,17 @@ class Stopwatch(Shared):
         super().__init__(settings, session)
         self.known: Measured | None = None
         self._apart: Apart | None = None
-        try:
-            _one_at_a_time.submit(self._measure)
-        except RuntimeError:
-            self._give_up()
+        # A server that is stopped does not wait for it.
+        threading.Thread(target=self._in_turn, name="stopwatch", daemon=True).start()
+
+    def _in_turn(self):
+        with _one_at_a_time:
+            if self.abandoned:
+                self._give_up()
+            else:
+                self._measure()
 
     def _measure(self):
-        if self.abandoned:
-            return self._give_up()
         try:
             self._apart = Apart(self.settings)
             for known in self._apart:
