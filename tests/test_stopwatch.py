@@ -119,4 +119,5 @@ def test_a_failure_is_one_sentence_and_is_tried_again_on_demand_only(error, told
     assert work.ended.wait(30) and work.failure is not None and work.failure.startswith(told)
     assert stopwatch.watch("unlucky", settings) is work
     stopwatch.again(settings)
-    assert stopwatch.watch("unlucky", settings) is not work
+    again = stopwatch.watch("unlucky", settings)
+    assert again is not work and again.ended.wait(30)
