@@ -10,8 +10,6 @@ from lab.settings import Settings
 
 KEPT_SESSIONS = 1000
 """Sessions that are remembered."""
-GONE_AFTER = 90.0
-"""Seconds after which a watcher who has not been heard of no longer counts."""
 
 
 class Shared:
@@ -22,7 +20,10 @@ class Shared:
         result: what came out, once there is something.
         failure: one sentence, if nothing can come out.
         ended: set when it is finished, has failed or was given up.
+        gone_after: seconds after which a watcher who has not been heard of no longer counts.
     """
+
+    gone_after = 90.0
 
     def __init__(self, settings: Settings, session: str):
         self.settings = settings
@@ -43,7 +44,7 @@ class Shared:
     def abandoned(self) -> bool:
         """Whether nobody has looked for a while."""
         now = time.monotonic()
-        return all(now - seen > GONE_AFTER for seen in list(self._watchers.values()))
+        return all(now - seen > self.gone_after for seen in list(self._watchers.values()))
 
     @property
     def given_up(self) -> bool:

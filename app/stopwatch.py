@@ -18,6 +18,8 @@ _one_at_a_time = threading.Lock()
 class Stopwatch(Shared):
     """One measurement; `known` is what there is so far, and None while it waits for its turn."""
 
+    gone_after = 10.0
+
     def __init__(self, settings: Settings, session: str):
         super().__init__(settings, session)
         self.known: Measured | None = None
@@ -47,7 +49,7 @@ class Stopwatch(Shared):
             self.failure = str(refusal)
             self.ended.set()
         except Exception as error:
-            print(error, file=sys.stderr)
+            print(f"timing the loops of {self.settings.command() or 'the defaults'}: {error}", file=sys.stderr)
             self.failure = (
                 "The loops could not be timed: the measuring process failed. The details are in the terminal."
             )

@@ -9,7 +9,7 @@ LAB, LOOPS = "Lab", "Loops"
 LOOPS_LOOK = (
     "One training, written in several ways, timed on this machine: what should turn the loop, and what does it cost?"
 )
-NOT_COMPARED = "The loops of task={task} are not compared: choose another task on the left."
+NOT_COMPARED = "The loops of task={task} are not compared: choose another task."
 LEFT_OUT = "Left out, because only the lab's own program does it: {words}."
 MEASURING = "In a process of its own: {doing}…"
 TURN = "waiting for another measurement to end"
@@ -19,8 +19,14 @@ MEASURED_ON = (
     "turn; nothing was compiled before."
 )
 STOPPED_TIMING = "Stopped: this is what was known by then."
+STOPPED_BEFORE = "Stopped before anything was timed."
 LOOP_TABLE = "Loops, times and memory"
 LOOP_COLUMNS = ("loop", "an update takes", "middle half", "updates/s", "beside one scan", "to compile", "memory")
+LOOP_NOTE = (
+    "“Beside one scan” is the median of the rounds, in each of which all loops ran one after the other: what slowed a "
+    "whole round does not count, and the quotient of two columns may differ. Eager PyTorch is timed too where it is "
+    "installed, for digits and points."
+)
 LOOP_IS = {
     "ours": "the compiled program of the Lab page, with its record, snapshots and held-out measurements",
     "recording": "the same without measuring held-out examples",
@@ -33,6 +39,10 @@ LOOP_IS = {
 }
 DEBUGGING = "What disable_jit shows"
 DEBUGGING_READ = "The same update, with a look at the loss of every microbatch: print(loss) inside the scan."
+DEBUGGING_OTHER = (
+    "An update of the same batch in {microbatches} on one device, because without jit it takes its time; with a look "
+    "at the loss of every microbatch: print(loss) inside the scan."
+)
 JITTED = "jax.jit"
 DISABLED = "jax.disable_jit()"
 WRITTEN = "How each loop is written"

@@ -67,7 +67,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def summary(rows: Sequence[Row]) -> str:
     """One line for each piece of work: what recording costs, and how many times as long as ours every loop takes."""
-    loops = [name for name in NAMES if name != "ours" and any(row.measured.loop == name for row in rows)]
+    loops = [name for name in NAMES if name not in ("ours", "bare") and any(row.measured.loop == name for row in rows)]
     lines: list[tuple[str, ...]] = []
     lines.append(("work", "devices", "microbatches", "ours/s", "ours/bare", *(f"{name}/ours" for name in loops)))
     pieces: dict[tuple[str, str, str], dict[str, Row]] = {}

@@ -278,7 +278,8 @@ def bench(given: argparse.Namespace) -> int:
         write(given.json, to_json({"machine": machine(), "rows": [row.to_dict() for row in rows]}) + "\n")
     if given.json != "-":
         about = ", ".join(f"{name} {value}" for name, value in machine().items())
-        write("-", f"{about}\n{bench.table(rows)}\n\n{bench.summary(rows)}\n")
+        summary = f"\n{bench.summary(rows)}\n" if "ours" in chosen.loops else ""
+        write("-", f"{about}\n{bench.table(rows)}\n{summary}")
     return 0
 
 

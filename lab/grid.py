@@ -4,8 +4,9 @@ import argparse
 from typing import Any, NamedTuple
 
 from lab.key import SettingsError, require, shown
-from lab.loops.compared import NAMES
+from lab.loops.compared import NAMES, applies
 from lab.settings import Settings
+from lab.wording import plural
 
 WORK: dict[str, dict[str, Any]] = {
     "digits": dict(task="digits"),
@@ -42,7 +43,7 @@ class Grid(NamedTuple):
 
 
 FULL = Grid(tuple(WORK)[:4], ("1", "4", "16", "64"), ("1", "4"))
-"""Every piece of work that is compared, on one device and on four."""
+"""What the README reports."""
 
 
 def add_options(commands: Any):
@@ -56,7 +57,7 @@ def add_options(commands: Any):
         command.add_argument(f"--{name}", metavar="NUMBER,...", help=f"numbers of {name}, such as 1,4")
     command.add_argument("--repeats", metavar="NUMBER", help=f"timings of each, {Grid().repeats} if not said")
     command.add_argument(
-        "--full", action="store_true", help="every piece of work, on 1 and 4 devices: about ten minutes"
+        "--full", action="store_true", help=f"{', '.join(FULL.work)} on 1 and 4 devices: about ten minutes"
     )
     command.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
 
@@ -69,11 +70,17 @@ def read(given: argparse.Namespace) -> Grid:
     """
     grid = FULL if given.full else Grid()
     lists = {name: getattr(given, name) for name in ("work", "microbatches", "devices", "loops")}
-    grid = grid._replace(**{name: tuple(text.split(",")) for name, text in lists.items() if text is not None})
+    chosen = {name: tuple(dict.fromkeys(text.split(","))) for name, text in lists.items() if text is not None}
+    grid = grid._replace(**chosen)
     for name, legal in (("work", tuple(WORK)), ("loops", tuple(NAMES))):
         for word in getattr(grid, name):
             require(word in legal, f"--{name} {shown(word)}: must be among {', '.join(legal)}")
-    grid.settings()
+    for work, settings in grid.settings():
+        require(
+            any(applies(name, settings) for name in grid.loops),
+            f"--loops {','.join(grid.loops)}: none of them can do {work} on {plural(settings.devices, 'device')} here; "
+            "choose other loops (multisteps and torch take one device, torch must be installed)",
+        )
     return grid if given.repeats is None else grid._replace(repeats=_repeats(given.repeats))
 
 

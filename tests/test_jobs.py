@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from app import jobs, shared
+from app import jobs
 from lab import Run, Settings, fit
 
 pytestmark = pytest.mark.page
@@ -98,7 +98,7 @@ def test_before_the_first_update_there_is_nothing_and_no_waiting(monkeypatch):
 def test_who_has_not_been_heard_of_no_longer_counts(monkeypatch):
     job = jobs.watch("closed tab", Settings(task="linear", steps=LONG, seed=47))
     wait_for(job.progress)
-    monkeypatch.setattr(shared, "GONE_AFTER", 0.0)
+    monkeypatch.setattr(jobs.Job, "gone_after", 0.0)
     assert job.ended.wait(30)
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app import theme
-from app.figures.base import Chart, figure
+from app.figures.base import Chart, figure, logarithmic
 from lab.findings import loops as findings
 from lab.loops.compared import NAMES
 from lab.loops.debugging import Debugged
 from lab.loops.stacking import Stacking
 from lab.loops.timing import Row, crossover
-from lab.wording import SIZES, duration, plural
+from lab.wording import DURATIONS, SIZES, duration, plural
 
 LOOK = {
     "ours": (theme.YOURS, "solid"), "recording": (theme.YOURS, "dot"), "bare": (theme.REFERENCE, "solid"),
@@ -58,10 +58,10 @@ def times(rows: list[Row]) -> Chart:
     )
 
 
-def totals(rows: list[Row], debugged: Debugged | None, microbatches: int) -> Chart:
+def totals(rows: list[Row], debugged: Debugged | None) -> Chart:
     """Seconds to compile and to train, against the number of updates; a ring where the scan has caught up."""
     shown = [row for row in rows if row.loop not in ("chunked", "recording")]
-    if debugged and debugged.microbatches == microbatches:
+    if debugged and debugged.comparable:
         shown.append(findings.without_jit(debugged, rows[0].updates))
     updates = np.unique(np.geomspace(1, MOST_UPDATES, 61).astype(int))
     lines = {row.loop: row.compiling + updates * row.per_update[1] for row in shown}
@@ -89,14 +89,13 @@ def totals(rows: list[Row], debugged: Debugged | None, microbatches: int) -> Cha
         drawn.add_annotation(
             x=1, xref="paper", xanchor="left", y=place, text=f" {name}", showarrow=False, font_size=12, align="left"
         )  # fmt: skip
+    drawn.update_layout(yaxis=logarithmic(10**every, always=True))
     drawn.update_layout(
         xaxis={"type": "log", "range": [0, np.log10(MOST_UPDATES)], "dtick": 1},
-        yaxis={"type": "log", "dtick": 1, "range": [low - 0.2, high + 0.2]}, margin={"r": 140},
+        yaxis={"type": "log", "range": [low - 0.2, high + 0.2]}, margin={"r": 140},
     )  # fmt: skip
-    said = [f"{name} after {plural(int(np.ceil(at)), 'update')}" for at, _, name in sorted(crossings)]
-    summary = f"One scan catches up with: {', '.join(said) or 'none'}."
-    if all(crossover(scan, row) == 0 for scan in shown if scan.loop == "bare" for row in shown if row is not scan):
-        summary = "One scan is ahead of all of them from the first update on."
+    said = [f"with {name} after {plural(int(np.ceil(at)), 'update')}" for at, _, name in sorted(crossings)]
+    summary = f"One scan catches up {', '.join(said)}." if said else "Nothing is ahead of one scan and then overtaken."
     return Chart(
         "From how many updates compiling pays",
         drawn,
@@ -109,12 +108,13 @@ def reporting(chunks: list[Row]) -> Chart:
     """Time of an update against the number of updates between two reports."""
     sizes = [int(row.loop) for row in chunks]
     lows, medians, highs = (np.array(part) for part in zip(*(row.per_update for row in chunks), strict=True))
+    scale, unit = next(pair for pair in DURATIONS if highs.max() >= pair[0] or pair is DURATIONS[-1])
     line = go.Scatter(
-        x=sizes, y=medians * 1e6, mode="lines+markers", name="median", line=theme.LINE,
-        error_y={"array": (highs - medians) * 1e6, "arrayminus": (medians - lows) * 1e6, "color": theme.YOURS},
-        hovertemplate="%{x} updates: %{y:.3g} µs<extra></extra>",
+        x=sizes, y=medians / scale, mode="lines+markers", name="median", line=theme.LINE,
+        error_y={"array": (highs - medians) / scale, "arrayminus": (medians - lows) / scale, "color": theme.YOURS},
+        hovertemplate=f"%{{x}} updates: %{{y:.3g}} {unit}<extra></extra>",
     )  # fmt: skip
-    drawn = figure([line], x="updates between two reports", y="µs an update", showlegend=False)
+    drawn = figure([line], x="updates between two reports", y=f"{unit} an update", showlegend=False)
     drawn.update_layout(
         xaxis={"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}, yaxis_rangemode="tozero"
     )
@@ -145,8 +145,8 @@ def stacking(found: Stacking) -> Chart:
     return Chart(
         "Memory of a scan that stacks and one that carries",
         drawn,
-        "XLA's own count of what the gradient of one update takes. Cutting the batch saves memory only where the scan "
-        "carries a total.",
+        "XLA's own count of what the gradient of one update takes on one device. Cutting the batch saves memory only "
+        "where the scan carries a total.",
         findings.of_stacking(found),
     )
 
@@ -156,7 +156,8 @@ def _time_axis(seconds: list[float]) -> dict:
     low, high = np.log10(min(seconds)) - 0.08, np.log10(max(seconds)) + 0.12
     at = [m * 10.0**e for e in range(-8, 4) for m in (1, 2, 5)]
     at = [tick for tick in at if low <= np.log10(tick) <= high]
-    return {"type": "log", "range": [low, high], "tickvals": at, "ticktext": [duration(t) for t in at]}
+    text = [duration(tick) for tick in at]
+    return {"type": "log", "range": [low, high], "tickvals": at, "ticktext": text, "tickangle": 0}
 
 
 def _crossings(rows: list[Row]) -> list[tuple[float, float, str]]:

@@ -10,7 +10,7 @@ from app import jobs, stopwatch, words
 from app.chart import chart
 from app.figures import loops as figures
 from app.views.sentences import tell
-from app.views.tools import leave
+from app.views.tools import leave, open_lab
 from app.visit import session
 from lab.findings.loops import of_loops
 from lab.loops.compared import NAMES, applies
@@ -32,11 +32,13 @@ def timing(settings: Settings):
     """The measurement of these settings, begun when somebody looks."""
     # Nothing that nobody looks at is to disturb what is timed.
     jobs.leave(session())
-    if st.session_state.look.present:
+    if st.session_state.look.embed:
+        open_lab()
+    elif st.session_state.look.present:
         leave()
     stopped = st.session_state.get("stopped_timing")
     if stopped and stopped[0] == settings:
-        again(settings, words.STOPPED_TIMING)
+        again(settings, words.STOPPED_TIMING if stopped[1] and stopped[1].loops else words.STOPPED_BEFORE)
         show(settings, stopped[1])
         return
     work = stopwatch.watch(session(), settings)
@@ -54,7 +56,9 @@ def again(settings: Settings, said: str):
     """Where it was measured, and a way to do it again."""
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.html(f'<p class="look">{html.escape(said)}</p>')
-    right.button(words.MEASURE_AGAIN, key="again", icon=":material/replay:", on_click=_again, args=(settings,))
+    right.button(
+        words.MEASURE_AGAIN, key="again", icon=":material/replay:", on_click=_again, args=(settings,), width="stretch"
+    )
 
 
 def _again(settings: Settings):
@@ -99,7 +103,7 @@ def show(settings: Settings, known: Measured | None):
     with left:
         chart(figures.times(known.loops), "times", 280)
     with right:
-        chart(figures.totals(known.loops, known.debugging, settings.microbatches), "totals", 280)
+        chart(figures.totals(known.loops, known.debugging), "totals", 280)
     st.html(table(known.loops, [row.loop for row in known.loops]))
     left, right = st.columns(2)
     if known.chunks:
@@ -127,7 +131,7 @@ def table(rows: list[Row], names: list[str]) -> str:
     return (
         f'<div class="orders loops" tabindex="0" role="region" aria-label="{words.LOOP_TABLE}"><table>'
         f"<caption>{words.LOOP_TABLE}</caption><thead><tr>{columns}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
+        f'<tbody>{"".join(body)}</tbody></table></div><p class="look">{html.escape(words.LOOP_NOTE)}</p>'
     )
 
 
@@ -137,7 +141,7 @@ def numbers(row: Row, bare: Row | None) -> list[str]:
     return [
         duration(middle),
         f"{duration(low)} … {duration(high)}",
-        number(1 / middle),
+        f"{float(f'{1 / middle:.3g}'):,.0f}",
         f"{number(ratio(row, bare).median)} ×" if bare else "",
         duration(row.compiling) if row.compile_seconds else "–",
         size(row.memory) if row.memory else "–",
@@ -146,7 +150,9 @@ def numbers(row: Row, bare: Row | None) -> list[str]:
 
 def debugging(found: Debugged):
     """What the look inside the loop saw, with and without jit."""
-    st.html(f'<h3 class="own">{words.DEBUGGING}</h3><p class="look">{html.escape(words.DEBUGGING_READ)}</p>')
+    read = words.DEBUGGING_READ if found.comparable else words.DEBUGGING_OTHER
+    read = read.format(microbatches=plural(found.microbatches, "microbatch"))
+    st.html(f'<h3 class="own">{words.DEBUGGING}</h3><p class="look">{html.escape(read)}</p>')
     jitted, disabled = st.columns(2)
     for column, title, seen, seconds in (
         (jitted, words.JITTED, found.jitted, found.seconds_jitted),

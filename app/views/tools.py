@@ -14,8 +14,7 @@ def tools(run: Run, other: Run | None, in_step: bool):
     """The tools that fit the look of the page: a frame in another page has a way out of it, a class a way back."""
     look = st.session_state.look
     if look.embed:
-        address = html.escape(visit.address(present=False, embed=False))
-        st.html(f'<a class="open" href="{address}" target="_blank" rel="noopener">{words.OPEN_LAB}</a>')
+        open_lab()
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if look.present:
@@ -25,6 +24,12 @@ def tools(run: Run, other: Run | None, in_step: bool):
         _pin(run)
         _display()
         downloads(run, other, in_step)
+
+
+def open_lab():
+    """The way out of a frame."""
+    address = html.escape(visit.address(present=False, embed=False))
+    st.html(f'<a class="open" href="{address}" target="_blank" rel="noopener">{words.OPEN_LAB}</a>')
 
 
 def leave():

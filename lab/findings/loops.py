@@ -53,32 +53,36 @@ def _of_times(rows: dict[str, Row]) -> Finding:
 def _of_recording(rows: dict[str, Row]) -> Finding | None:
     if "ours" not in rows:
         return None
-    text = f"The lab, which records every update, beside one scan: {_longer(rows['ours'], rows['bare'])}"
+    text = f"The lab, which records every update, takes {_longer(rows['ours'], rows['bare'])} one scan"
     if "recording" in rows:
-        text += f"; without measuring held-out examples: {_longer(rows['recording'], rows['bare'])}"
+        if ratio(rows["ours"], rows["recording"]).told_apart:
+            text += f"; {_longer(rows['recording'], rows['bare'])} it without measuring held-out examples"
+        else:
+            text += "; what its held-out measurements take of that is within the noise"
     return Finding("note", f"{text}.")
 
 
 def _longer(row: Row, other: Row) -> str:
-    """How much longer a loop takes: `10 % longer`."""
+    """How a loop's time compares, up to the name of the other: `10 % longer than`, `3 times as long as`."""
     beside = ratio(row, other)
     if not beside.told_apart:
-        return "as long, within the noise"
+        return "as long, within the noise, as"
+    if beside.median >= 2:
+        return f"{number(beside.median)} times as long as"
     more = beside.median - 1
-    return f"{percent(abs(more))} {'longer' if more > 0 else 'shorter'}"
+    return f"{percent(abs(more))} {'longer' if more > 0 else 'shorter'} than"
 
 
 def _of_compiling(rows: dict[str, Row], debugged: Debugged) -> Finding:
     bare = rows["bare"]
-    compiling = f"Compiling the scan took {duration(bare.compiling)}"
     told = []
-    eager = without_jit(debugged, bare.updates)
-    for name, other in (("an update without jit", eager), (NAMES["torch"], rows.get("torch"))):
-        if other is not None:
-            told.append(f"{_paid_back(crossover(bare, other))} against {name}")
+    if debugged.comparable:
+        told.append(f"{_paid_back(crossover(bare, without_jit(debugged, bare.updates)))} against an update without jit")
+    if "torch" in rows:
+        told.append(f"{_paid_back(crossover(bare, rows['torch']))} against {NAMES['torch']}")
     if "python_loop" in rows:
         told.append(_against_python(crossover(bare, rows["python_loop"])))
-    return Finding("note", f"{compiling}: {'; '.join(told)}.")
+    return Finding("note", f"Compiling the scan took {duration(bare.compiling)}: {'; '.join(told)}.")
 
 
 def _paid_back(updates: float | None) -> str:
@@ -106,7 +110,7 @@ def _of_noise(measured: Measured) -> Finding:
     times = len(measured.loops[0].seconds)
     return Finding(
         "note" if spread < 0.1 else "warning",
-        f"Noise: the middle half of {times} timings lies within {percent(spread)} of their median. "
+        f"Noise: in a typical loop the middle half of its {times} timings lies within {percent(spread)} of the median. "
         + ("Something else keeps this machine busy; measure again when it is quiet." if spread >= 0.1 else "")
     )  # fmt: skip
 
@@ -117,9 +121,11 @@ def of_reporting(chunks: list[Row]) -> str:
         return ""
     whole, each = chunks[-1], chunks[0]
     free = next((row for row in chunks if not ratio(row, whole).told_apart), whole)
-    text = f"A report after every update: {compared_to(each, whole)} against one at the end."
+    text = f"A report after every update takes {_longer(each, whole)} a single one at the end."
+    if free is whole:
+        return f"{text} Every chunk tried costs something."
     if free is not each:
-        text += f" From {plural(int(free.loop), 'update')} between reports on they cannot be told from it."
+        text += f" From {plural(int(free.loop), 'update')} between reports on the cost is within the noise."
     return text
 
 

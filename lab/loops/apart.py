@@ -1,5 +1,6 @@
 """A measurement in a process of its own, where the page disturbs no timing and no program is compiled already."""
 
+import atexit
 import json
 import os
 import pickle
@@ -22,8 +23,10 @@ class Apart:
     def __init__(self, settings: Settings):
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "lab.loops.apart"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**os.environ, **cache.UNCACHED},
+            stderr=subprocess.PIPE, env={**os.environ, **cache.UNCACHED}, start_new_session=True,
         )  # fmt: skip
+        # Ctrl+C reaches this process alone; what it leaves behind it ends itself.
+        atexit.register(self.stop)
         table = tables.find(settings.table) if settings.task == "table" else None
         self._given = pickle.dumps((settings.to_dict(), table))
         self._stopped = False
@@ -51,6 +54,7 @@ class Apart:
                 last = from_dict(told)
                 yield last
             said = process.stderr.read().decode(errors="replace").strip()
+        atexit.unregister(self.stop)
         if self._stopped:
             return
         if process.returncode or last is None:

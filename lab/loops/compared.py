@@ -19,7 +19,7 @@ NAMES = {
 PLAIN = {
     "reduction": "mean", "clip": "none", "norm": "none", "loss_scaling": "none", "dropout": 0.0,
     "param_dtype": "float32", "compute_dtype": "float32", "accumulator_dtype": "float32",
-    "device_reduction": "global", "weight_decay": 0.01,
+    "device_reduction": "global",
 }  # fmt: skip
 """What is not compared stays as it is: every other loop would have to be written anew for each."""
 NOT_COMPARED = ("file", "hand")

@@ -21,12 +21,14 @@ class Debugged(NamedTuple):
 
     Attributes:
         microbatches: into how many the update was cut.
+        comparable: whether that is the update of the settings: their number of microbatches, on one device.
         jitted: what the look at the loss sum saw while the update was compiled and run, in order.
         disabled: what it saw under `jax.disable_jit`.
         seconds_jitted, seconds_disabled: median of an update, compiled already.
     """
 
     microbatches: int
+    comparable: bool
     jitted: list[str]
     disabled: list[str]
     seconds_jitted: float
@@ -65,4 +67,5 @@ def look_inside(settings: Settings) -> Debugged:
         run(update)
         disabled = seen.copy()
         seconds_disabled = median(update)
-    return Debugged(work.settings.microbatches, jitted, disabled, seconds_jitted, seconds_disabled)
+    comparable = settings.devices == 1 and settings.microbatches <= MOST
+    return Debugged(work.settings.microbatches, comparable, jitted, disabled, seconds_jitted, seconds_disabled)

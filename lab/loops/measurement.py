@@ -68,7 +68,7 @@ def measure(settings: Settings) -> Iterator[Measured]:
 
 
 def _chunks(updates: int):
-    sizes = [size for size in SIZES if size < updates] + [updates]
+    sizes = [size for size in SIZES if 2 * size <= updates] + [updates]
     return {str(size): lambda work, size=size: chunked(work, size) for size in sizes}
 
 

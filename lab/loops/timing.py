@@ -73,17 +73,19 @@ class Ratio(NamedTuple):
     low: float
     median: float
     high: float
+    rounds: int
 
     @property
     def told_apart(self) -> bool:
-        """Whether in three of four rounds the same loop was the slower one."""
-        return self.low > 1 or self.high < 1
+        """Whether in three of four rounds, and of three at least, the same loop was the slower one."""
+        return self.rounds >= FEWEST and (self.low > 1 or self.high < 1)
 
 
 def ratio(row: Row, other: Row) -> Ratio:
     """How many times as long as another a loop takes."""
     of_rounds = [mine / theirs for mine, theirs in zip(row.seconds, other.seconds, strict=False)]
-    return Ratio(*map(float, np.quantile(of_rounds, [0.25, 0.5, 0.75])))
+    low, median, high = np.quantile(of_rounds, [0.25, 0.5, 0.75])
+    return Ratio(float(low), float(median), float(high), len(of_rounds))
 
 
 def updates_to_time(settings: Settings) -> int:
