@@ -23,6 +23,7 @@ def test_loops_are_timed_and_their_numbers_agree_with_each_other(page: Page):
     expect(page.locator(".loops td", has_text="…").first).to_be_visible()
     expect(page.get_by_text("In a process of its own")).to_be_visible()
     measured(page)
+    expect(page.locator(".loops tbody tr")).to_have_count(7)
     rows = page.locator(".loops tbody tr").all_inner_texts()
     assert [text.split("\n")[0] for text in rows] == [
         "the lab", "the lab, nothing held out", "one scan",
