@@ -20,7 +20,7 @@ LOOK = {
 }  # fmt: skip
 """Blue is the lab, grey what the compiler sees whole, orange what Python turns."""
 CALLED = {**NAMES, "without_jit": "without jit"}
-MOST_UPDATES = 100_000
+MOST_UPDATES, MOST_TICKS = 100_000, 5
 
 
 def times(rows: list[Row]) -> Chart:
@@ -95,7 +95,13 @@ def totals(rows: list[Row], debugged: Debugged | None) -> Chart:
         yaxis={"type": "log", "range": [low - 0.2, high + 0.2]}, margin={"r": 140},
     )  # fmt: skip
     said = [f"with {name} after {plural(int(np.ceil(at)), 'update')}" for at, _, name in sorted(crossings)]
-    summary = f"One scan catches up {', '.join(said)}." if said else "Nothing is ahead of one scan and then overtaken."
+    bare = next((row for row in shown if row.loop == "bare"), None)
+    never = [CALLED[row.loop] for row in shown if bare and row is not bare and crossover(bare, row) is None]
+    summary = "One scan is ahead of all of them from the first update on."
+    if said or never:
+        summary = (
+            f"One scan catches up {', '.join(said)}." if said else f"One scan is behind {', '.join(never)} in the end."
+        )
     return Chart(
         "From how many updates compiling pays",
         drawn,
@@ -154,8 +160,9 @@ def stacking(found: Stacking) -> Chart:
 def _time_axis(seconds: list[float]) -> dict:
     """A logarithmic axis of times, with units."""
     low, high = np.log10(min(seconds)) - 0.08, np.log10(max(seconds)) + 0.12
-    at = [m * 10.0**e for e in range(-8, 4) for m in (1, 2, 5)]
-    at = [tick for tick in at if low <= np.log10(tick) <= high]
+    every = [(m, m * 10.0**e) for e in range(-8, 4) for m in (1, 2, 5)]
+    every = [(m, tick) for m, tick in every if low <= np.log10(tick) <= high]
+    at = [tick for m, tick in every if m == 1 or len(every) <= MOST_TICKS]
     text = [duration(tick) for tick in at]
     return {"type": "log", "range": [low, high], "tickvals": at, "ticktext": text, "tickangle": 0}
 
