@@ -4,7 +4,7 @@
     files     what the command line reads     findings, wording: what it means, in sentences
     tasks     what is learned                 microscope, opened: one update opened
     batches   who sees which example          reference   the same in plain float64
-    step      one update, in order            run         fit, and the run it returns
+    recipe, step: one update, in order        run         fit, and the run it returns
     reduction, clipping, optimizers,          plan        settings -> arrays and program
     schedules: the parts of an update         program     the compiled program
     tables, user_file: the user's own data    surface, spelling, memory: more to look at

@@ -9,8 +9,9 @@ import numpy as np
 
 from lab.microscope import Inputs, all_microbatches, first_of
 from lab.precision import EXACTLY, cast, format_of
+from lab.recipe import Examples, Recipe, State
 from lab.scaling import LEAST, MOST
-from lab.step import Examples, Recipe, State, backward
+from lab.step import backward
 
 LOWEST, HIGHEST = -127, 128
 """Exponents of two that are counted; float32 has no normal number outside."""

@@ -88,8 +88,16 @@ def _temporary(plan: Plan) -> int:
         return update(recipe, numbers, rate, state, examples)[:2]
 
     given = (state, numbers, rate, examples._replace(rows=rows, filled=filled))
-    compiled = jax.jit(one, compiler_options=EXACTLY).lower(*given).compile()
+    return needs(jax.jit(one, compiler_options=EXACTLY).lower(*given).compile()).temp_size_in_bytes
+
+
+def needs(compiled: Any) -> Any:
+    """XLA's own count of the bytes that a compiled program needs, by what for.
+
+    Raises:
+        SettingsError: the device does not tell.
+    """
     analysis = compiled.memory_analysis()
     if analysis is None:
         raise SettingsError("memory: this device does not tell what a program needs; set JAX_PLATFORMS=cpu to see it")
-    return analysis.temp_size_in_bytes
+    return analysis

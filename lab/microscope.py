@@ -14,7 +14,8 @@ from lab.choices import DEVICE_REDUCTIONS, REDUCTIONS
 from lab.clipping import cosine, norm
 from lab.opened import Agreement, Break, Device, Microbatch, Update, Vector
 from lab.precision import cast
-from lab.step import Examples, Numbers, Recipe, State, backward, clips_microbatches, context, stages, update, zeros
+from lab.recipe import Examples, Numbers, Recipe, State, clips_microbatches, stages
+from lab.step import backward, context, update, zeros
 
 LISTED = 32
 """Vectors are given in full up to this many parameters; beyond it, a few named coordinates."""

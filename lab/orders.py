@@ -14,7 +14,8 @@ from lab.flat import flat
 from lab.microscope import Inputs, first_of, listing, whole_batch
 from lab.opened import Vector
 from lab.precision import add, cast
-from lab.step import Examples, Numbers, Recipe, State, adds, backward, everywhere, together, zeros
+from lab.recipe import Examples, Numbers, Recipe, State
+from lab.step import adds, backward, everywhere, together, zeros
 
 
 class Order(NamedTuple):

@@ -9,8 +9,8 @@ from lab.flat import flat
 from lab.microscope import Inputs
 from lab.precision import cast
 from lab.program import BLOCK, Data, Share, Tape, program
+from lab.recipe import Draw, Examples, Numbers, Recipe, State
 from lab.settings import Settings
-from lab.step import Draw, Examples, Numbers, Recipe, State
 
 WINDOW, WINDOW_EXAMPLES = 16_384, 2**20
 """One call of the program covers at most this many updates, and this many examples (an order of 4 MiB)."""

@@ -138,7 +138,7 @@ def together(team: Team, terms: dict[str, str], train: Callable[[], int]) -> int
         # The process that left says why; that is worth more than what JAX saw of it.
         time.sleep(FAREWELL_SECONDS)
         leave(f"JAX cannot go on ({shown(str(error).partition(chr(10))[0])}); see what the other processes say")
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         traceback.print_exc()
         leave(f"{type(error).__name__}", 1)
     time.sleep(2 * FAREWELL_SECONDS)  # The thread that was first to leave ends the process.

@@ -15,8 +15,9 @@ from jax import lax
 
 from lab import cache, devices
 from lab.precision import cast
+from lab.recipe import Draw, Examples, Numbers, Recipe, State
 from lab.reduction import over_devices
-from lab.step import Draw, Examples, Numbers, Recipe, State, update
+from lab.step import update
 from lab.task import Context
 
 BLOCK = 16

@@ -12,7 +12,8 @@ from lab.choices import DTYPES
 from lab.key import require
 from lab.microscope import Inputs, first_of, whole_batch
 from lab.precision import EXACTLY, add, cast
-from lab.step import Examples, Recipe, State, backward
+from lab.recipe import Examples, Recipe, State
+from lab.step import backward
 
 PIECES = 256
 """The batch is cut into at most this many pieces; fewer microbatches are sums of neighbouring pieces."""

@@ -15,10 +15,10 @@ from lab.opened import Update
 from lab.orders import Orders
 from lab.plan import Plan
 from lab.program import BLOCK
+from lab.recipe import State
 from lab.record import COLUMNS, OF_DEVICES, Record, join
 from lab.rounding import Rounding
 from lab.settings import Settings
-from lab.step import State
 from lab.task import Params, Task
 
 CHUNK_SECONDS = 0.04

@@ -13,79 +13,14 @@ from jax import lax
 
 from lab import optimizers, reduction, scaling
 from lab.clipping import CLIPS, cosine, norm, shortened
-from lab.devices import AXIS
 from lab.flat import flat, shaped
 from lab.precision import add, cast, cast_like
 from lab.readings import moved, spread
-from lab.scaling import Scale
-from lab.task import Batch, Context, Losses, Params
+from lab.recipe import Examples, Numbers, Recipe, State, clips_devices, clips_microbatches
+from lab.task import Context, Params
 
 MEMORY = 0.1
 """How far an update moves the running statistics towards those it saw."""
-
-
-class Recipe(NamedTuple):
-    """What shapes the compiled program, besides the shapes of the arrays."""
-
-    loss: Callable[[Params, Batch, Context], Losses]
-    score: Callable[[Params, Batch, Context], jax.Array] | None
-    draws: bool
-    wide: bool
-    dropout_keys: str
-    reduction: str
-    accumulator_dtype: str
-    optimizer: str
-    clip: str
-    clip_at: str
-    compute_dtype: str
-    loss_scaling: str
-    devices: int
-    device_reduction: str
-    parallel: str
-    shapes: tuple[Any, ...]
-    """What shapes the arrays, so that a cache of programs keyed by recipes holds one program for each."""
-
-    @property
-    def axis(self) -> str | None:
-        """The name of the device axis; None where there is one device."""
-        return AXIS if self.devices > 1 else None
-
-
-class State(NamedTuple):
-    """What one update hands to the next; `applied` counts the updates that were not skipped, int32 []."""
-
-    params: Params
-    statistics: Any
-    optimizer: Any
-    scale: Scale
-    applied: jax.Array
-
-
-class Numbers(NamedTuple):
-    """Settings fed to the compiled program as arrays []: changing them compiles nothing."""
-
-    clip_threshold: jax.Array
-    weight_decay: jax.Array
-    growth_interval: jax.Array
-    dropout: jax.Array
-    seed: jax.Array
-
-
-class Draw(NamedTuple):
-    """What the random numbers of an update come from: the run's seed [], the update [], the dropout rate []."""
-
-    seed: jax.Array
-    update: jax.Array
-    dropout: jax.Array
-
-
-class Examples(NamedTuple):
-    """The examples of one update: all data [n, ...], which of them [m, b], and which places are filled [m, b]."""
-
-    data: Batch
-    rows: jax.Array
-    filled: jax.Array
-    draw: Draw
 
 
 class Totals(NamedTuple):
@@ -126,24 +61,6 @@ class Seen(NamedTuple):
     microbatches: Any
     reduced: Any
     stages: tuple[Any, ...]
-
-
-def clips_microbatches(recipe: Recipe) -> bool:
-    """Whether every microbatch's gradient is clipped before it is added."""
-    return recipe.clip != "none" and recipe.clip_at == "microbatch"
-
-
-def clips_devices(recipe: Recipe) -> bool:
-    """Whether every device's gradient is clipped before the devices meet."""
-    return recipe.clip != "none" and recipe.clip_at == "device"
-
-
-def stages(recipe: Recipe) -> tuple[str, ...]:
-    """What the gradient goes through once it is accumulated, in the order the settings put it."""
-    own = ("clip_device",) if clips_devices(recipe) else ()
-    between = ("clip", "unscale") if recipe.clip_at == "scaled" else ("unscale", "clip")
-    reduced = ("reduce_microbatches", "reduce_devices") if recipe.axis else ("reduce_microbatches",)
-    return ("accumulate", *own, *reduced, *between, "optimizer", "learning_rate", "update")
 
 
 class Backward(NamedTuple):

@@ -107,9 +107,7 @@ def _run(file: str, what: str, function: Callable, *given: Any) -> Any:
     """`function(*given)`, where whatever goes wrong is one sentence with the line of the file."""
     try:
         return function(*given)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         at = f" in line {lines[-1]}" if lines else ""
         said = str(error).strip().splitlines()

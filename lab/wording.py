@@ -26,13 +26,18 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('batch') else 's'}"
 
 
+def unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
+    """The largest of the units that the value reaches, or the smallest of them."""
+    return next((pair for pair in units if value >= pair[0]), units[-1])
+
+
 def duration(seconds: float) -> str:
     """Seconds with a unit: 291 µs."""
-    scale, unit = next((pair for pair in DURATIONS if seconds >= pair[0]), DURATIONS[-1])
-    return f"{number(seconds / scale)} {unit}"
+    scale, name = unit(seconds, DURATIONS)
+    return f"{number(seconds / scale)} {name}"
 
 
 def size(count: float) -> str:
     """Bytes with a unit: 2.4 MiB."""
-    per, unit = next((pair for pair in SIZES if count >= pair[0]), SIZES[-1])
-    return f"{number(count / per)} {unit}"
+    scale, name = unit(count, SIZES)
+    return f"{number(count / scale)} {name}"

@@ -1,5 +1,6 @@
 """A browser at the page: headless Chromium, and the installed `training-lab` it looks at."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -32,11 +33,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """The address of a lab of its own."""
+def serving(**environment: str) -> Iterator[str]:
+    """The address of a lab of its own, started with more in its environment."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    with subprocess.Popen([COMMAND, "--no-browser", "--port", str(port)], stderr=subprocess.DEVNULL) as process:
+    command = [COMMAND, "--no-browser", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | environment) as process:
         deadline = time.monotonic() + 60
         while True:
             try:

@@ -6,7 +6,6 @@ Milliseconds, the median of several with the fastest and the slowest. A visit is
 opens a link with every setting in it, to a run nobody has trained yet, of a structure the server knows.
 """
 
-import os
 import statistics
 import sys
 import tempfile
@@ -71,18 +70,13 @@ def move(page: Page, act: Callable[[], object], title: str) -> float:
 
 def start(browser: Browser, cache: str) -> float:
     """From the command to the first chart."""
-    before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = cache
     began = time.perf_counter()
-    with serving() as address:
+    with serving(XDG_CACHE_HOME=cache) as address:
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         page.goto(address, wait_until="commit")
         page.wait_for_selector(".lab-chart svg", timeout=60_000)
         waited = time.perf_counter() - began
         page.close()
-    del os.environ["XDG_CACHE_HOME"]
-    if before is not None:
-        os.environ["XDG_CACHE_HOME"] = before
     return 1000 * waited
 
 

@@ -35,8 +35,9 @@ COMPOSED = {
     "lab.reference": set(),
     "lab.exercise": set(),
     "lab.readings": set(),
+    "lab.recipe": {"lab.devices", "lab.scaling", "lab.task"},
     "lab.step": {
-        "lab.clipping", "lab.devices", "lab.flat", "lab.optimizers", "lab.precision", "lab.readings", "lab.reduction",
+        "lab.clipping", "lab.flat", "lab.optimizers", "lab.precision", "lab.readings", "lab.recipe", "lab.reduction",
         "lab.scaling", "lab.task",
     },
 }  # fmt: skip

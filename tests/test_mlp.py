@@ -11,7 +11,8 @@ from lab import Settings, fit, mlp, tasks
 from lab.findings import of_run, of_update
 from lab.microscope import first_of
 from lab.plan import Plan
-from lab.step import Draw, Examples, context
+from lab.recipe import Draw, Examples
+from lab.step import context
 from lab.task import Context
 
 

@@ -10,7 +10,7 @@ from lab.loops.compared import NAMES
 from lab.loops.debugging import Debugged
 from lab.loops.stacking import Stacking
 from lab.loops.timing import Row, crossover
-from lab.wording import DURATIONS, SIZES, duration, plural
+from lab.wording import DURATIONS, SIZES, duration, plural, unit
 
 LOOK = {
     "ours": (theme.YOURS, "solid"), "recording": (theme.YOURS, "dot"), "bare": (theme.REFERENCE, "solid"),
@@ -73,10 +73,13 @@ def totals(rows: list[Row], debugged: Debugged | None) -> Chart:
         )
         for loop, seconds in lines.items()
     ]  # fmt: skip
-    crossings = _crossings(shown)
+    bare = next((row for row in shown if row.loop == "bare"), None)
+    met = {CALLED[row.loop]: crossover(bare, row) for row in shown if bare and row is not bare}
+    crossings = sorted((max(at, 1.0), name) for name, at in met.items() if at and at < MOST_UPDATES)
     traces.append(
         go.Scatter(
-            x=[at for at, _, _ in crossings], y=[seconds for _, seconds, _ in crossings], mode="markers",
+            x=[at for at, _ in crossings], mode="markers",
+            y=[bare.compiling + at * bare.per_update[1] for at, _ in crossings] if bare else [],
             marker={"symbol": "circle-open", "size": 12, "color": theme.REFERENCE, "line": {"width": 2}},
             name="caught up", hovertemplate="caught up after %{x:.3g} updates<extra></extra>",
         )
@@ -94,9 +97,8 @@ def totals(rows: list[Row], debugged: Debugged | None) -> Chart:
         xaxis={"type": "log", "range": [0, np.log10(MOST_UPDATES)], "dtick": 1},
         yaxis={"type": "log", "range": [low - 0.2, high + 0.2]}, margin={"r": 140},
     )  # fmt: skip
-    said = [f"with {name} after {plural(int(np.ceil(at)), 'update')}" for at, _, name in sorted(crossings)]
-    bare = next((row for row in shown if row.loop == "bare"), None)
-    never = [CALLED[row.loop] for row in shown if bare and row is not bare and crossover(bare, row) is None]
+    said = [f"with {name} after {plural(int(np.ceil(at)), 'update')}" for at, name in crossings]
+    never = [name for name, at in met.items() if at is None]
     summary = "One scan is ahead of all of them from the first update on."
     if said or never:
         summary = (
@@ -114,13 +116,13 @@ def reporting(chunks: list[Row]) -> Chart:
     """Time of an update against the number of updates between two reports."""
     sizes = [int(row.loop) for row in chunks]
     lows, medians, highs = (np.array(part) for part in zip(*(row.per_update for row in chunks), strict=True))
-    scale, unit = next(pair for pair in DURATIONS if highs.max() >= pair[0] or pair is DURATIONS[-1])
+    scale, name = unit(float(highs.max()), DURATIONS)
     line = go.Scatter(
         x=sizes, y=medians / scale, mode="lines+markers", name="median", line=theme.LINE,
         error_y={"array": (highs - medians) / scale, "arrayminus": (medians - lows) / scale, "color": theme.YOURS},
-        hovertemplate=f"%{{x}} updates: %{{y:.3g}} {unit}<extra></extra>",
+        hovertemplate=f"%{{x}} updates: %{{y:.3g}} {name}<extra></extra>",
     )  # fmt: skip
-    drawn = figure([line], x="updates between two reports", y=f"{unit} an update", showlegend=False)
+    drawn = figure([line], x="updates between two reports", y=f"{name} an update", showlegend=False)
     drawn.update_layout(
         xaxis={"type": "log", "tickvals": sizes, "ticktext": [str(size) for size in sizes]}, yaxis_rangemode="tozero"
     )
@@ -134,19 +136,19 @@ def reporting(chunks: list[Row]) -> Chart:
 
 def stacking(found: Stacking) -> Chart:
     """Memory of the gradient of one update, carried and stacked, against the number of microbatches."""
-    per, unit = next(pair for pair in SIZES if max(found.stacked) >= pair[0])
+    per, each = unit(max(found.stacked), SIZES)
     names = [str(count) for count in found.microbatches]
     traces = [
         go.Bar(
             x=names, y=np.array(sizes) / per, name=name, marker={"color": colour, "pattern": {"shape": shape}},
-            hovertemplate=f"{name}: %{{y:.3g}} {unit}<extra></extra>",
+            hovertemplate=f"{name}: %{{y:.3g}} {each}<extra></extra>",
         )
         for name, sizes, colour, shape in (
             ("carried as a running total", found.carried, theme.YOURS, ""),
             ("stacked, then added", found.stacked, theme.COMPARED, "/"),
         )
     ]  # fmt: skip
-    drawn = figure(traces, x="microbatches", y=unit, barmode="group", hovermode="closest")
+    drawn = figure(traces, x="microbatches", y=each, barmode="group", hovermode="closest")
     drawn.update_layout(xaxis={"type": "category"}, margin_t=44)
     return Chart(
         "Memory of a scan that stacks and one that carries",
@@ -165,17 +167,6 @@ def _time_axis(seconds: list[float]) -> dict:
     at = [tick for m, tick in every if m == 1 or len(every) <= MOST_TICKS]
     text = [duration(tick) for tick in at]
     return {"type": "log", "range": [low, high], "tickvals": at, "ticktext": text, "tickangle": 0}
-
-
-def _crossings(rows: list[Row]) -> list[tuple[float, float, str]]:
-    """Where one scan has caught up with another loop that was ahead: updates, seconds, what the loop is called."""
-    bare = next((row for row in rows if row.loop == "bare"), None)
-    found = []
-    for row in rows if bare else []:
-        at = crossover(bare, row) if bare and row is not bare else None
-        if bare and at and at < MOST_UPDATES:
-            found.append((max(at, 1.0), bare.compiling + max(at, 1.0) * bare.per_update[1], CALLED[row.loop]))
-    return found
 
 
 def _beside(ends: dict[str, float], span: float) -> dict[str, float]:

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lab.key import SettingsError
 from lab.loops.work import Work
+from lab.memory import needs
 from lab.settings import Settings
 
 COUNTS = (1, 4, 16, 64)
@@ -91,7 +91,5 @@ def _run(work: Work, updates: int, kept: str) -> int:
 
 
 def _bytes(function, *given) -> int:
-    about = jax.jit(function).lower(*given).compile().memory_analysis()
-    if about is None:
-        raise SettingsError("memory: this device does not tell what a program needs; set JAX_PLATFORMS=cpu to see it")
+    about = needs(jax.jit(function).lower(*given).compile())
     return about.temp_size_in_bytes + about.output_size_in_bytes
