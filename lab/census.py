@@ -108,7 +108,7 @@ def take(inputs: Inputs, state: State) -> Census:
     params, examples = first_of(state).params, all_microbatches(inputs.examples)
 
     def count(scale: float) -> dict[str, np.ndarray]:
-        return jax.device_get(_counted(recipe, dtype)(params, jnp.float32(scale), examples))
+        return jax.device_get(_counted(recipe.of_gradients(), dtype)(params, np.float32(scale), examples))
 
     scale = float(first_of(state).scale.value)
     now = count(scale)

@@ -24,18 +24,18 @@ def norm(tree: Any) -> jax.Array:
     """
     x = flat(cast(tree, jnp.float32))
     if x.size <= SMALL:
-        return _norm_of_extremes(x)
+        return norms(x)
     squares = jnp.square(x).sum()
     usual = (squares > 1e-20) & (squares < 1e30)
-    return lax.cond(usual, lambda: jnp.sqrt(squares), lambda: _norm_of_extremes(x))
+    return lax.cond(usual, lambda: jnp.sqrt(squares), lambda: norms(x))
 
 
-def _norm_of_extremes(x: jax.Array) -> jax.Array:
-    """The norm of x [p], in two passes; where nothing is extreme, to the same bits as in one."""
-    largest = jnp.abs(x).max()
+def norms(x: jax.Array) -> jax.Array:
+    """The norm of every row of x [..., p], in two passes; where nothing is extreme, to the same bits as in one."""
+    largest = jnp.abs(x).max(axis=-1, keepdims=True)
     extreme = ((largest > 1e15) & jnp.isfinite(largest)) | ((largest < 1e-15) & (largest > 0))
     scale = jnp.where(extreme, largest, 1)
-    return scale * jnp.sqrt(jnp.square(x / scale).sum())
+    return scale[..., 0] * jnp.sqrt(jnp.square(x / scale).sum(axis=-1))
 
 
 def cosine(tree: Any, other: Any) -> jax.Array:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -96,16 +95,19 @@ def mesh(number: int) -> Mesh:
 
 
 def place(tree: Any, number: int) -> Any:
-    """Arrays [d, ...] with each device's part on that device, as the program returns them: nothing is traced twice."""
+    """Arrays [d, ...] with each device's part on that device, as the program returns them: nothing is traced twice.
+
+    NumPy cuts apart what lies on one device; JAX would compile a program for it.
+    """
     if number == 1:
-        return jax.tree.map(jnp.asarray, tree)
+        return jax.device_put(tree)
     sharding = NamedSharding(mesh(number), PartitionSpec(AXIS))
-    if jax.process_count() == 1:
-        return jax.device_put(tree, sharding)
 
     def own_parts(x):
-        if isinstance(x, jax.Array) and not x.is_fully_addressable:
+        if isinstance(x, jax.Array) and x.sharding == sharding:
             return x
+        if jax.process_count() == 1:
+            return jax.device_put(np.asarray(x), sharding)
         return jax.make_array_from_callback(x.shape, sharding, np.asarray(x).__getitem__)
 
     return jax.tree.map(own_parts, tree)
@@ -122,11 +124,6 @@ def fetch(tree: Any) -> Any:
 def _shared(number: int) -> Callable:
     """The program that gives every device the parts of all."""
     return jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh(number), PartitionSpec()))
-
-
-def replicate(tree: Any, number: int) -> Any:
-    """The tree with a device axis, the same on every device, placed."""
-    return place(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *jnp.shape(x))), tree), number)
 
 
 def over(

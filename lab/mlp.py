@@ -22,15 +22,12 @@ def init(key: jax.Array, sizes: tuple[int, ...], norm: str) -> Params:
     # What is drawn depends on key and place alone: as many for every layer are one program, not one for each shape.
     most = max(i * o for i, o in shapes)
     drawn = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (most,)))(jax.random.split(key, len(shapes))))
-    layers: list[dict[str, jax.Array]] = [
-        {
-            "weight": jnp.asarray(own[: i * o].reshape(i, o) * np.sqrt(np.float32(2 / i))),
-            "bias": jnp.asarray(np.zeros(o, np.float32)),
-        }
+    layers = [
+        {"weight": own[: i * o].reshape(i, o) * np.sqrt(np.float32(2 / i)), "bias": np.zeros(o, np.float32)}
         for own, (i, o) in zip(drawn, shapes, strict=True)
     ]
     if norm != "none":
-        layers[:-1] = [{**layer, "gain": jnp.ones_like(layer["bias"])} for layer in layers[:-1]]
+        layers[:-1] = [{**layer, "gain": np.ones_like(layer["bias"])} for layer in layers[:-1]]
     return layers
 
 

@@ -56,13 +56,14 @@ class Orders(NamedTuple):
 
 def places(recipe: Recipe) -> tuple[str, ...]:
     """Where the clip could stand: on a device where there are several, before unscaling where there is a scale."""
+    if recipe.clip == "none":
+        return (recipe.clip_at,)
     matters = {"device": recipe.devices > 1, "scaled": recipe.loss_scaling != "none"}
     return tuple(place for place in CLIP_PLACES if matters.get(place, True) or place == recipe.clip_at)
 
 
-def combinations(recipe: Recipe) -> list[Recipe]:
-    """The recipe with every reduction and every clip place."""
-    at = places(recipe) if recipe.clip != "none" else (recipe.clip_at,)
+def combinations(recipe: Recipe, at: tuple[str, ...]) -> list[Recipe]:
+    """The recipe with every reduction and the clip in every one of these places."""
     return [recipe._replace(reduction=kind, clip_at=place) for kind in REDUCTIONS for place in at]
 
 
@@ -75,16 +76,16 @@ def accumulates(recipe: Recipe) -> tuple[str, bool]:
 
 
 @functools.lru_cache(maxsize=8)
-def _ordered(recipe: Recipe):
-    """All combinations, compiled over the devices; one backward pass for each microbatch.
+def _ordered(recipe: Recipe, at: tuple[str, ...]):
+    """All combinations with the clip in these places, compiled over the devices; one backward pass a microbatch.
 
-    (state, rows, filled, data, draw, numbers, right [p], listed [c]) -> for every combination, by name, [d, ...].
+    (params, scale, rows, filled, data, draw, numbers, right [p], listed [c]) -> for every combination, by name,
+    [d, ...].
     """
-    ways = combinations(recipe)
+    ways = combinations(recipe, at)
     fills = {accumulates(way): way for way in ways}
 
-    def ordered(state: State, rows, filled, data, draw, numbers: Numbers, right, listed):
-        params, scale = state.params, state.scale.value
+    def ordered(params, scale, rows, filled, data, draw, numbers: Numbers, right, listed):
         computing = cast(params, recipe.compute_dtype)
 
         def accumulate(carry, microbatch):
@@ -118,7 +119,7 @@ def _ordered(recipe: Recipe):
 
         return [told(way) for way in ways]
 
-    return devices.over(ordered, recipe.devices, recipe.parallel, (0, 1, 2), 8)
+    return devices.over(ordered, recipe.devices, recipe.parallel, (0, 1, 2, 3), 9)
 
 
 def measure(inputs: Inputs, state: State) -> Orders:
@@ -128,11 +129,16 @@ def measure(inputs: Inputs, state: State) -> Orders:
     full, _ = whole_batch(recipe, params, examples)
     listed, right = listing(full), reference.clipped(recipe.clip, full, params, float(numbers.clip_threshold))
     with np.errstate(over="ignore"):
-        narrow = jnp.asarray(right, jnp.float32)
-    placed = devices.place((state, examples.rows, examples.filled), recipe.devices)
-    told = devices.fetch(_ordered(recipe)(*placed, examples.data, examples.draw, numbers, narrow, jnp.asarray(listed)))
+        narrow = right.astype(np.float32)
+    placed = devices.place((state.params, state.scale.value, examples.rows, examples.filled), recipe.devices)
+    at = places(recipe)
+    general = recipe.of_gradients()._replace(
+        accumulator_dtype=recipe.accumulator_dtype, clip=recipe.clip, compute_dtype=recipe.compute_dtype,
+        device_reduction=recipe.device_reduction,
+    )  # fmt: skip
+    told = devices.fetch(_ordered(general, at)(*placed, examples.data, examples.draw, numbers, narrow, listed))
     found = []
-    for way, numbers_of in zip(combinations(recipe), first_of(told), strict=True):
+    for way, numbers_of in zip(combinations(recipe, at), first_of(told), strict=True):
         gradient = Vector(numbers_of["values"], float(numbers_of["norm"]))
         found.append(
             Order(

@@ -7,7 +7,7 @@ held-out examples and scans its updates. How many updates to do is a number, so 
 import functools
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jax import lax
 from lab import cache, devices
 from lab.precision import cast
 from lab.recipe import Draw, Examples, Numbers, Recipe, State
+from lab.record import of_updates
 from lab.reduction import over_devices
 from lab.step import update
 from lab.task import Context
@@ -61,10 +62,10 @@ class Data(NamedTuple):
 class Tape(NamedTuple):
     """What a call writes, on every device; outside the program with a leading device axis."""
 
-    columns: dict[str, jax.Array]
-    """The record [updates]."""
-    held_out: dict[str, jax.Array]
-    """Mean loss and accuracy before every block [blocks]."""
+    rows: jax.Array
+    """The record, in the order of `of_updates` [updates, columns], float32."""
+    held_out: jax.Array
+    """What `measures` names, before every block [blocks, measures], float32."""
     snapshots: State
     """States by slot; the last slot is for those not kept [slots + 1, ...]."""
 
@@ -74,16 +75,21 @@ class Program(NamedTuple):
 
     train: Callable[[State, Tape, Share, Data, jax.Array, jax.Array], tuple[State, Tape]]
     """(state, tape, share, data, first, last) -> state and tape after updates first to last - 1."""
-    blank: Callable[[State, Share, Data], Tape]
-    """(state, share, data) -> an empty tape."""
-    measure: Callable[[State, Share], dict[str, jax.Array]]
-    """(state, share) -> mean loss [d], accuracy [d] of the held-out examples."""
+    measure: Callable[[State, Share], jax.Array]
+    """(state, share) -> what `measures` names, of the held-out examples [d, measures]."""
 
 
-def measure(recipe: Recipe, state: State, share: Share) -> dict[str, jax.Array]:
-    """Mean loss and accuracy on the held-out examples, each device measuring its part; empty if there are none."""
+def measures(recipe: Recipe, held_out: Any) -> list[str]:
+    """What is measured of the held-out examples: their mean loss and, where predictions can be right, accuracy."""
+    if held_out is None:
+        return []
+    return ["loss"] if recipe.score is None else ["loss", "accuracy"]
+
+
+def measure(recipe: Recipe, state: State, share: Share) -> jax.Array:
+    """What `measures` names, each device measuring its part [measures]."""
     if share.held_out is None:
-        return {}
+        return jnp.zeros(0)
     computing = cast(state.params, recipe.compute_dtype)
     context = Context(share.held_out_filled, statistics=state.statistics)
     losses, weights, _ = recipe.loss(computing, share.held_out, context)
@@ -92,11 +98,11 @@ def measure(recipe: Recipe, state: State, share: Share) -> dict[str, jax.Array]:
     def mean(of, weight):
         return over_devices("global", "mean", of.sum(), weight.sum(), 1, recipe.axis)
 
-    measured = {"loss": mean(losses, weights)}
+    measured = [mean(losses, weights)]
     if recipe.score is not None:
         counts = share.held_out_filled.astype(jnp.float32)
-        measured["accuracy"] = mean(recipe.score(computing, share.held_out, context) * counts, counts)
-    return measured
+        measured.append(mean(recipe.score(computing, share.held_out, context) * counts, counts))
+    return jnp.stack(measured)
 
 
 def one(recipe: Recipe, share: Share, data: Data, state: State, i: jax.Array) -> tuple[State, dict[str, jax.Array]]:
@@ -109,32 +115,24 @@ def one(recipe: Recipe, share: Share, data: Data, state: State, i: jax.Array) ->
     return after, row
 
 
-def blank(recipe: Recipe, slots: int, state: State, share: Share, data: Data) -> Tape:
-    """A tape with nothing on it, of the shapes the program writes."""
-    updates = len(data.rates)
-    row = jax.eval_shape(functools.partial(one, recipe, share, data), state, jnp.int32(0))[1]
-    measured = jax.eval_shape(functools.partial(measure, recipe), state, share)
-    return Tape(
-        {name: jnp.zeros(updates, kind.dtype) for name, kind in row.items()},
-        {name: jnp.zeros(updates // BLOCK, kind.dtype) for name, kind in measured.items()},
-        jax.tree.map(lambda leaf: jnp.zeros((slots + 1, *leaf.shape), leaf.dtype), state),
-    )
-
-
 def train(
     recipe: Recipe, state: State, tape: Tape, share: Share, data: Data, first: jax.Array, last: jax.Array
 ):  # fmt: skip
     """Updates first to last - 1 of the stream; a block may be left and entered again at any of its updates."""
     TRACES[recipe] += 1
+    names = of_updates(recipe.devices > 1)
     not_kept = jax.tree.leaves(tape.snapshots)[0].shape[0] - 1
 
     def begin(k, tape: Tape, state: State) -> Tape:
         """What is done before the first update of a block: measure the held-out examples, keep the state."""
-        slot = jnp.where(k % data.stride == 0, k // data.stride, not_kept)
-        measured = measure(recipe, state, share)
+        slot = jnp.where(lax.rem(k, data.stride) == 0, lax.div(k, data.stride), not_kept)
+
+        def put(array, new, place):
+            return lax.dynamic_update_index_in_dim(array, new, place, 0)
+
         return tape._replace(
-            held_out={name: column.at[k].set(measured[name]) for name, column in tape.held_out.items()},
-            snapshots=jax.tree.map(lambda kept, now: kept.at[slot].set(now), tape.snapshots, state),
+            held_out=put(tape.held_out, measure(recipe, state, share), k),
+            snapshots=jax.tree.map(lambda kept, now: put(kept, now, slot), tape.snapshots, state),
         )
 
     def block(k, carry):
@@ -145,28 +143,19 @@ def train(
         def step(place, carry):
             state, rows = carry
             state, row = one(recipe, share, data, state, start + place)
-            # One small write an update instead of one for every column.
-            packed = jnp.stack([row[name].astype(jnp.float32) for name in tape.columns])
-            return state, lax.dynamic_update_slice(rows, packed[None, :], (place, 0))
+            row = jnp.stack([row[name].astype(jnp.float32) for name in names])
+            return state, lax.dynamic_update_index_in_dim(rows, row, start + place, 0)
 
-        none_yet = jnp.zeros((BLOCK, len(tape.columns)))
         stop = jnp.minimum(last - start, BLOCK)
-        state, rows = lax.fori_loop(jnp.maximum(first - start, 0), stop, step, (state, none_yet))
-
-        def write(column, new):
-            old = lax.dynamic_slice(column, (start,), (BLOCK,))
-            there = start + jnp.arange(BLOCK, dtype=jnp.int32) < first
-            return lax.dynamic_update_slice(column, jnp.where(there, old, new.astype(column.dtype)), (start,))
-
-        columns = {name: write(column, rows[:, j]) for j, (name, column) in enumerate(tape.columns.items())}
-        return state, tape._replace(columns=columns)
+        state, rows = lax.fori_loop(jnp.maximum(first - start, 0), stop, step, (state, tape.rows))
+        return state, tape._replace(rows=rows)
 
     return lax.fori_loop(first // BLOCK, (last + BLOCK - 1) // BLOCK, block, (state, tape))
 
 
 @functools.lru_cache(maxsize=devices.KEPT)
-def program(recipe: Recipe, slots: int) -> Program:
-    """The program of a recipe that keeps so many states; it is compiled once for each set of array shapes."""
+def program(recipe: Recipe) -> Program:
+    """The program of a recipe; it is compiled once for each set of array shapes."""
     cache.trim()
 
     def over(function, split, arguments, donate=()):
@@ -175,6 +164,5 @@ def program(recipe: Recipe, slots: int) -> Program:
 
     return Program(
         over(train, (0, 1, 2), 6, (0, 1)),
-        over(lambda recipe, *given: blank(recipe, slots, *given), (0, 1), 3),
         over(measure, (0, 1), 2),
     )

@@ -39,6 +39,16 @@ class Recipe(NamedTuple):
         """The name of the device axis; None where there is one device."""
         return AXIS if self.devices > 1 else None
 
+    def of_gradients(self) -> "Recipe":
+        """The recipe as far as it shapes the gradients of the microbatches, all else as it is by default.
+
+        A program that only looks at those is compiled once, and not again for another reduction or optimizer.
+        """
+        return self._replace(
+            reduction="mean", accumulator_dtype="float32", optimizer="sgd", clip="none", clip_at="update",
+            compute_dtype="float32", loss_scaling="none", device_reduction="global", shapes=(),
+        )  # fmt: skip
+
 
 class State(NamedTuple):
     """What one update hands to the next; `applied` counts the updates that were not skipped, int32 []."""

@@ -32,6 +32,17 @@ COLUMNS = {
 
 OF_DEVICES = ("device_loss", "device_grad_norm", "device_cosine")
 """Columns with one entry a device [s, d]; only where there are several."""
+FLAGS = ("skipped", "finite")
+"""Columns of bool; the others but `step` are float32."""
+
+
+def of_updates(several: bool) -> list[str]:
+    """The columns that an update itself tells, on one device or on several."""
+    return [
+        name
+        for name in COLUMNS
+        if name not in ("step", "accuracy") and (several or name not in ("spread", *OF_DEVICES))
+    ]
 
 
 class Record(Mapping[str, np.ndarray]):

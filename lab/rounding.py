@@ -82,11 +82,9 @@ def measure(inputs: Inputs, state: State) -> Rounding:
     last = [np.linspace(0, number, count + 1).astype(int)[1:] - 1 for count in counts]
     ends = np.stack([np.isin(np.arange(number), ending) for ending in last], axis=1)
     full, weight = whole_batch(recipe, params, examples)
-    listed = np.unique(np.linspace(0, len(full) - 1, min(len(full), COORDINATES)).astype(int))
-    pieces = examples._replace(rows=jnp.asarray(rows[layout.rows]), filled=jnp.asarray(layout.filled))
-    found = jax.device_get(
-        _totals(recipe)(cast(params, jnp.float32), pieces, jnp.asarray(ends), jnp.asarray(listed, jnp.int32))
-    )
+    listed = np.unique(np.linspace(0, len(full) - 1, min(len(full), COORDINATES)).astype(np.int32))
+    pieces = examples._replace(**jax.device_put({"rows": rows[layout.rows], "filled": layout.filled}))
+    found = jax.device_get(_totals(recipe.of_gradients())(cast(params, np.float32), pieces, ends, listed))
     sums = full[listed] * weight
     with np.errstate(all="ignore"):
         errors = {

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from lab import census, devices, microscope, orders, rounding
@@ -16,7 +15,7 @@ from lab.orders import Orders
 from lab.plan import Plan
 from lab.program import BLOCK
 from lab.recipe import State
-from lab.record import COLUMNS, OF_DEVICES, Record, join
+from lab.record import FLAGS, OF_DEVICES, Record, join, of_updates
 from lab.rounding import Rounding
 from lab.settings import Settings
 from lab.task import Params, Task
@@ -59,8 +58,7 @@ class Run:
         self.held_out = training.held_out()
         if len(self.held_out) > 1:
             last = devices.fetch(self._plan.program.measure(training.state, self._plan.share))
-            entry = {name: value[:1] for name, value in last.items()}
-            self.held_out = join([self.held_out, Record({"step": np.array([training.step]), **entry})])
+            self.held_out = join([self.held_out, self._plan.measured(np.array([training.step]), last[:1])])
         self.params: Params = microscope.first_of(training.state.params)
         self.seconds = training.seconds()
         self.stopped = not training.done
@@ -135,14 +133,15 @@ class Training:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self.state = jax.tree.map(jnp.copy, plan.start)
+        self.state = plan.start
         self._snapshots: dict[int, State] = {}
         self._window, self._offset, self._seconds, self._chunk = 0, 0, 0.0, 1
         self._records: list[Record] = []
         self._held_out: list[Record] = []
         began = time.perf_counter()
-        self._data = plan.data(0, plan.start)
-        self._tape = plan.blank(self._data)
+        self._names = of_updates(plan.settings.devices > 1)
+        self._data = plan.data(0, self.state)
+        self._tape = plan.blank()
         self.state, self._tape = plan.train(self.state, self._tape, self._data, 0, 0)
         self._compile_seconds = time.perf_counter() - began
 
@@ -192,17 +191,18 @@ class Training:
         """The record of this window so far."""
         first = self._window * self.plan.window
         steps = np.arange(first, first + self._offset)
-        tape = devices.fetch(self._tape.columns)
-        columns = {name: np.array(tape[name][:, : self._offset]) for name in COLUMNS if name in tape}
-        columns = {name: rows.T if name in OF_DEVICES else rows[0] for name, rows in columns.items()}
-        return Record({"step": steps, **columns})
+        rows = devices.fetch(self._tape.rows)[:, : self._offset]
+
+        def column(name: str, values: np.ndarray) -> np.ndarray:
+            """The values [d, s] of one column."""
+            return np.array(values.T if name in OF_DEVICES else values[0], bool if name in FLAGS else np.float32)
+
+        return Record({"step": steps, **{name: column(name, rows[:, :, j]) for j, name in enumerate(self._names)}})
 
     def _measured(self) -> Record:
         """The held-out measurements of this window so far."""
         steps = self._window * self.plan.window + np.arange(0, self._offset, BLOCK)
-        tape = devices.fetch(self._tape.held_out)
-        columns = {name: np.array(tape[name][0, : len(steps)]) for name in COLUMNS if name in tape}
-        return Record({"step": steps if columns else steps[:0], **columns})
+        return self.plan.measured(steps, devices.fetch(self._tape.held_out)[0, : len(steps)])
 
     def record(self) -> Record:
         """All updates so far."""
@@ -223,12 +223,12 @@ class Training:
     def progress(self) -> Progress:
         """Where the run stands, after its first update."""
         steps, row = self.plan.settings.steps, self._offset - 1
-        now = devices.fetch({name: self._tape.columns[name] for name in ("loss", "learning_rate")})
+        now = dict(zip(self._names, devices.fetch(self._tape.rows)[0, row], strict=True))
         return Progress(
             step=self.step,
             steps=steps,
-            loss=float(now["loss"][0, row]),
-            learning_rate=float(now["learning_rate"][0, row]),
+            loss=float(now["loss"]),
+            learning_rate=float(now["learning_rate"]),
             seconds=self._seconds,
             remaining=self._seconds / self.step * (steps - self.step),
             record=self.record,

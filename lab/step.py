@@ -54,13 +54,13 @@ class Seen(NamedTuple):
 
     Attributes:
         microbatches: what `watch` returned, for each microbatch [m].
-        reduced: the gradient after the reduction, unscaled, before any clip at the update.
-        stages: the gradient after each of `stages(recipe)`.
+        reduced: the gradient after the reduction, unscaled, before any clip at the update [p].
+        stages: the gradient after each of `stages(recipe)` [p].
     """
 
     microbatches: Any
-    reduced: Any
-    stages: tuple[Any, ...]
+    reduced: jax.Array
+    stages: tuple[jax.Array, ...]
 
 
 class Backward(NamedTuple):
@@ -292,6 +292,5 @@ def update(
         }
     shared = [own] if clips_devices(recipe) else []
     shared += [reduction.finish(recipe.reduction, own, totals.weight, microbatches)] if recipe.axis else []
-    passed = (*shared, reduced, *between, direction, applied, after)
-    seen = Seen(watched, tree(reduced / scale), (totals.accumulator, *map(tree, passed)))
+    seen = Seen(watched, reduced / scale, (accumulated, *shared, reduced, *between, direction, applied, after))
     return following, row, seen

@@ -27,15 +27,15 @@ def init(key: jax.Array, classes: int, places: int, width: int, blocks: int) -> 
     # NumPy draws, because JAX would compile a program for every shape.
     draw = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
-    def normal(rows: int, columns: int, variance: float) -> jax.Array:
-        return jnp.asarray(draw.standard_normal((rows, columns), np.float32) * np.float32(variance) ** 0.5)
+    def normal(rows: int, columns: int, variance: float) -> np.ndarray:
+        return draw.standard_normal((rows, columns), np.float32) * np.float32(variance) ** 0.5
 
-    def block() -> dict[str, jax.Array]:
+    def block() -> dict[str, np.ndarray]:
         return {
-            "attention_gain": jnp.ones(width),
+            "attention_gain": np.ones(width, np.float32),
             "query_key_value": normal(width, 3 * inner, 1 / width),
             "attention_out": normal(inner, width, 1 / (2 * blocks * inner)),
-            "perceptron_gain": jnp.ones(width),
+            "perceptron_gain": np.ones(width, np.float32),
             "perceptron_in": normal(width, hidden, 2 / width),
             "perceptron_out": normal(hidden, width, 1 / (2 * blocks * hidden)),
         }
@@ -44,7 +44,7 @@ def init(key: jax.Array, classes: int, places: int, width: int, blocks: int) -> 
         "tokens": normal(classes, width, 1 / 2),
         "places": normal(places, width, 1 / 2),
         "blocks": [block() for _ in range(blocks)],
-        "gain": jnp.ones(width),
+        "gain": np.ones(width, np.float32),
         "scores": normal(width, classes, 1 / (100 * width)),
     }
 

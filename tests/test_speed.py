@@ -22,7 +22,7 @@ def operations(settings: Settings) -> Counter[str]:
     """The operations of the lowered program."""
     plan = Plan(settings)
     data = plan.data(0, plan.start)
-    given = plan.start, plan.blank(data), plan.share, data, jnp.int32(0), jnp.int32(1)
+    given = plan.start, plan.blank(), plan.share, data, jnp.int32(0), jnp.int32(1)
     return Counter(re.findall(r"stablehlo\.(\w+)", plan.program.train.lower(*given).as_text()))
 
 
@@ -53,7 +53,7 @@ def test_devices_meet_twice_an_update():
     """For the gradient with all that is summed, and to see whether they agree; once more for held-out examples."""
     plan = Plan(Settings(task="points", devices=4))
     data = plan.data(0, plan.start)
-    given = plan.start, plan.blank(data), plan.share, data, jnp.int32(0), jnp.int32(1)
+    given = plan.start, plan.blank(), plan.share, data, jnp.int32(0), jnp.int32(1)
     assert len(re.findall(r" all-reduce\(", plan.program.train.lower(*given).compile().as_text())) == 3
 
 

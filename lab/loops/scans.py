@@ -21,7 +21,7 @@ def ours(work: Work, measured: bool = True) -> Loop:
     plan, updates = work.plan, work.settings.steps
     share = plan.share if measured else plan.share._replace(held_out=None)
     data = plan.data(0, plan.start)
-    given = plan.start, plan.program.blank(plan.start, share, data), share, data, jnp.int32(0), jnp.int32(updates)
+    given = plan.start, plan.blank(), share, data, jnp.int32(0), jnp.int32(updates)
     began = time.perf_counter()
     program = plan.program.train.lower(*given).compile()
     seconds = time.perf_counter() - began
