@@ -67,6 +67,13 @@ def combinations(recipe: Recipe, at: tuple[str, ...]) -> list[Recipe]:
     return [recipe._replace(reduction=kind, clip_at=place) for kind in REDUCTIONS for place in at]
 
 
+def shaping(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+    """What shapes the program of all combinations, and so is the same whichever of them is in use."""
+    of_update = ("accumulator_dtype", "compute_dtype", "clip", "device_reduction")
+    general = recipe.of_gradients()._replace(**{name: getattr(recipe, name) for name in of_update})
+    return general, places(recipe)
+
+
 def accumulates(recipe: Recipe) -> tuple[str, bool]:
     """Which combinations add the same: only the divisions that come before an addition, or before a clip, matter."""
     clips = recipe.clip != "none" and recipe.clip_at == "microbatch"
@@ -131,14 +138,9 @@ def measure(inputs: Inputs, state: State) -> Orders:
     with np.errstate(over="ignore"):
         narrow = right.astype(np.float32)
     placed = devices.place((state.params, state.scale.value, examples.rows, examples.filled), recipe.devices)
-    at = places(recipe)
-    general = recipe.of_gradients()._replace(
-        accumulator_dtype=recipe.accumulator_dtype, clip=recipe.clip, compute_dtype=recipe.compute_dtype,
-        device_reduction=recipe.device_reduction,
-    )  # fmt: skip
-    told = devices.fetch(_ordered(general, at)(*placed, examples.data, examples.draw, numbers, narrow, listed))
+    told = devices.fetch(_ordered(*shaping(recipe))(*placed, examples.data, examples.draw, numbers, narrow, listed))
     found = []
-    for way, numbers_of in zip(combinations(recipe, at), first_of(told), strict=True):
+    for way, numbers_of in zip(combinations(recipe, places(recipe)), first_of(told), strict=True):
         gradient = Vector(numbers_of["values"], float(numbers_of["norm"]))
         found.append(
             Order(

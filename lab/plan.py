@@ -35,7 +35,7 @@ class Plan:
             task.loss, task.score, task.draws, task.wide, settings.dropout_keys, settings.reduction,
             settings.accumulator_dtype, settings.optimizer, settings.clip, settings.clip_at, settings.compute_dtype,
             settings.loss_scaling, settings.devices, settings.device_reduction, settings.parallel,
-            tuple(settings.structure().values()),
+            tuple(value for name, value in settings.structure().items() if name not in Recipe._fields),
         )  # fmt: skip
         updates = max(BLOCK, min(WINDOW, WINDOW_EXAMPLES // settings.batch_size))
         self.window = updates // BLOCK * BLOCK

@@ -32,7 +32,7 @@ class Recipe(NamedTuple):
     device_reduction: str
     parallel: str
     shapes: tuple[Any, ...]
-    """What shapes the arrays, so that a cache of programs keyed by recipes holds one program for each."""
+    """What else shapes the arrays, so that a cache of programs keyed by recipes holds one program for each."""
 
     @property
     def axis(self) -> str | None:
@@ -46,7 +46,7 @@ class Recipe(NamedTuple):
         """
         return self._replace(
             reduction="mean", accumulator_dtype="float32", optimizer="sgd", clip="none", clip_at="update",
-            compute_dtype="float32", loss_scaling="none", device_reduction="global", shapes=(),
+            compute_dtype="float32", loss_scaling="none", device_reduction="global",
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """One update opened: totals by hand, every reduction against float64, stages, names, and JSON."""
 
 import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -220,3 +221,14 @@ def test_the_json_is_valid_and_has_the_documented_keys(keys):
     assert [stage["name"] for stage in told["stages"]][:2] == ["accumulate", "reduce_microbatches"]
     assert ("applied" in told["update"], "gradient" in told["reference"]) == (small, small)
     assert set(told["agreement"]) == {"relative_error", "cosine"}
+
+
+def test_another_reduction_optimizer_or_clip_does_not_compile_the_gradients_anew():
+    settings = Settings(task="linear", batch_size=60, microbatches=4, steps=1)
+    changes: list[dict[str, Any]] = [{}, {"reduction": "sum"}, {"optimizer": "adam"}, {"clip": "value"}]
+    recipes = []
+    for change in changes:
+        recipes.append(Plan(settings.replace(**change)).recipe)
+        look(settings.replace(**change))
+    (gradients,) = {recipe.of_gradients() for recipe in recipes}
+    assert len(set(recipes)) == 4 and microscope._reduced(gradients)._cache_size() == 1

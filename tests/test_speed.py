@@ -29,10 +29,10 @@ def operations(settings: Settings) -> Counter[str]:
 @pytest.mark.parametrize(
     ("settings", "most", "dots", "reductions"),
     [
-        (Settings(), 1280, 14, 28),
-        (Settings(devices=4), 1650, 14, 41),
-        (Settings(task="linear"), 730, 3, 11),
-        (Settings(task="names"), 1880, 31, 60),
+        (Settings(), 910, 14, 28),
+        (Settings(devices=4), 1200, 14, 41),
+        (Settings(task="linear"), 440, 3, 11),
+        (Settings(task="names"), 1460, 31, 60),
     ],
     ids=["digits", "four devices", "linear", "names"],
 )
