@@ -104,11 +104,10 @@ def place(tree: Any, number: int) -> Any:
     sharding = NamedSharding(mesh(number), PartitionSpec(AXIS))
 
     def own_parts(x):
-        if isinstance(x, jax.Array) and x.sharding == sharding:
-            return x
+        apart = isinstance(x, jax.Array) and len(x.sharding.device_set) > 1
         if jax.process_count() == 1:
-            return jax.device_put(np.asarray(x), sharding)
-        return jax.make_array_from_callback(x.shape, sharding, np.asarray(x).__getitem__)
+            return jax.device_put(x if apart else np.asarray(x), sharding)
+        return x if apart else jax.make_array_from_callback(x.shape, sharding, np.asarray(x).__getitem__)
 
     return jax.tree.map(own_parts, tree)
 

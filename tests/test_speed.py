@@ -67,18 +67,27 @@ def test_the_number_of_microbatches_and_the_length_of_the_run_do_not_change_the_
     assert few == operations(Settings(microbatches=64, steps=16)) == operations(Settings(microbatches=2, steps=20_000))
 
 
+COMPILED = Counter()
+jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **facts: COMPILED.update([event]))
+
+
+def compiles(settings: Settings) -> int:
+    """How many programs a run compiles."""
+    before = COMPILED["/jax/core/compile/backend_compile_duration"]
+    training = Training(Plan(settings))
+    while not training.done:
+        training.advance(settings.steps)
+    training.run()
+    return COMPILED["/jax/core/compile/backend_compile_duration"] - before
+
+
+def test_a_first_run_compiles_two_programs_and_a_few_small_ones_however_many_tensors_and_devices_there_are():
+    """The training and the last measurement; the rest is the random key, the weights it draws, and the schedule."""
+    jax.clear_caches()
+    assert compiles(Settings(task="points", hidden="6,6,6,6", devices=4, batch_size=40, steps=3)) <= 20
+
+
 def test_a_run_of_the_same_structure_compiles_nothing_at_all():
-    compiled = Counter()
-    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **facts: compiled.update([event]))
-
-    def compiles(settings: Settings) -> int:
-        before = compiled["/jax/core/compile/backend_compile_duration"]
-        training = Training(Plan(settings))
-        while not training.done:
-            training.advance(settings.steps)
-        training.run()
-        return compiled["/jax/core/compile/backend_compile_duration"] - before
-
     settings = Settings(task="points", batch_size=48, steps=40)
     assert compiles(settings) > 0
     traced = TRACES[Plan(settings).recipe]
