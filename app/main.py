@@ -36,6 +36,10 @@ def loops():
 
 
 views = [st.Page(lab, title=words.LAB, default=True), st.Page(loops, title=words.LOOPS, url_path="loops")]
-chosen = st.navigation(views, position="hidden" if seen.embed or seen.present else "top")
+chosen = st.navigation(views, position="hidden")
 visit.turn_to(chosen.url_path)
+if not (seen.embed or seen.present):
+    with st.container(horizontal=True, key="pages"):
+        for view in views:
+            st.page_link(view, query_params=visit.query())
 chosen.run()

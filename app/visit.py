@@ -37,12 +37,9 @@ def settings() -> Settings:
 
 
 def turn_to(view: str):
-    """Note which page is on; a link from one page to another has an empty address, and takes the settings along."""
-    state = st.session_state
-    turned = state.get("page", view) != view
-    state.page = view
-    if turned and "settings" in state and not given():
-        publish()
+    """Note which page is on, and what its address asks for."""
+    st.session_state.page = view
+    settings()
 
 
 def given() -> dict[str, str]:

@@ -52,6 +52,10 @@ def test_a_measurement_is_stopped_and_goes_on(page: Page):
 
 
 def test_settings_go_from_page_to_page(page: Page):
+    page.add_init_script(
+        "window.pushed = []; const push = history.pushState.bind(history);"
+        " history.pushState = (state, title, url) => { pushed.push(String(url)); return push(state, title, url) }"
+    )
     page.goto("/?task=scalar&learning_rate=0.05")
     settled(page)
     page.get_by_role("link", name="Loops").click()
@@ -66,6 +70,11 @@ def test_settings_go_from_page_to_page(page: Page):
     expect(page).to_have_url(re.compile(r"/\?.*learning_rate=0\.1"))
     settled(page)
     expect(page.locator(".headline")).to_contain_text("sgd, 0.1 ")
+    page.go_back()
+    expect(page.get_by_text("One training, written in several ways")).to_be_visible()
+    expect(page.locator(".headline")).to_contain_text("sgd, 0.1 ")
+    pushed = page.evaluate("window.pushed")
+    assert len(pushed) >= 3 and all("?" in url for url in pushed), "no empty address to go back to"
 
 
 @pytest.mark.parametrize(

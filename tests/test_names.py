@@ -203,7 +203,8 @@ def test_it_learns_more_than_how_frequent_the_characters_are(learned):
     ("microbatches", "devices"),
     [
         (8, 1), (2, 4), (32, 8),
-        *[pytest.param(*cut, marks=pytest.mark.slow) for cut in ((1, 1), (32, 1), (16, 2), (1, 8))],
+        *[pytest.param(*cut, marks=pytest.mark.slow) for cut in ((1, 1), (4, 1), (32, 1))],
+        *[pytest.param(*cut, marks=pytest.mark.slow) for cut in ((16, 2), (1, 8), (8, 8))],
     ],
 )  # fmt: skip
 def test_the_mean_is_the_gradient_of_the_whole_batch_however_it_is_cut(microbatches, devices):

@@ -222,6 +222,7 @@ def test_the_one_in_use_is_what_the_run_hands_its_optimizer(keys):
         assert used.clipped == (run.record["clipped"][step] > 0)
         if keys.get("task") == "hand":
             assert np.array_equal(used.gradient.values, given.values)
+            assert abs(used.gradient.norm - given.norm) <= np.spacing(np.float32(given.norm))
 
 
 def test_what_clips_nothing_changes_nothing():
